@@ -33,7 +33,20 @@ pub trait Algorithm {
     fn refusal(&self, state: &Self::State, cost: u64, now: Time) -> Option<Refusal>;
 
     /// Charges `cost` without asking. More than is there leaves a debt that later time pays off.
-    fn charge(&self, state: &mut Self::State, cost: u64, now: Time) -> Receipt;
+    fn charge(&self, state: &mut Self::State, cost: u64, now: Time);
+
+    /// Charges if nothing speaks against it; otherwise tells what does.
+    #[inline]
+    fn take(&self, state: &mut Self::State, cost: u64, now: Time) -> Option<Refusal> {
+        let refusal = self.refusal(state, cost, now);
+        if refusal.is_none() {
+            self.charge(state, cost, now);
+        }
+        refusal
+    }
+
+    /// The receipt of the charge of `cost` that left the counter in the state `charged`.
+    fn receipt(&self, charged: &Self::State, cost: u64) -> Receipt;
 
     /// Takes a charge back.
     ///
@@ -48,12 +61,9 @@ pub trait Algorithm {
     /// The moment from which the counter equals a new one, so that it may be forgotten losslessly.
     fn renewed_at(&self, state: &Self::State) -> Time;
 
-    /// Asks, and charges if nothing speaks against it: `(state, cost, now) → (state, decision)`.
+    /// The whole step as one function: `(state, cost, now) → (state, decision)`.
     fn decide(&self, mut state: Self::State, cost: u64, now: Time) -> (Self::State, Decision) {
-        let refusal = self.refusal(&state, cost, now);
-        if refusal.is_none() {
-            self.charge(&mut state, cost, now);
-        }
+        let refusal = self.take(&mut state, cost, now);
         let standing = self.standing(&state, now);
         (state, Decision { refusal, standing })
     }

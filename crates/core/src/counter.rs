@@ -75,7 +75,10 @@ impl Counter {
 
     /// Charges `cost` without asking; more than is there leaves a debt.
     pub fn charge(&mut self, cost: u64, now: Time) -> Receipt {
-        on!(self.limit, &mut self.held, |steps, state| steps.charge(state, cost, now))
+        on!(self.limit, &mut self.held, |steps, state| {
+            steps.charge(state, cost, now);
+            steps.receipt(state, cost)
+        })
     }
 
     /// Takes a charge back.

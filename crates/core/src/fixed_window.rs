@@ -52,11 +52,14 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn charge(&self, state: &mut State, cost: u64, now: Time) -> Receipt {
+    fn charge(&self, state: &mut State, cost: u64, now: Time) {
         let mut view = self.view(*state, now);
         view.used = view.used.saturating_add(cost);
         *state = pack(&view);
-        Receipt { cost, mark: u128::from(view.index) }
+    }
+
+    fn receipt(&self, charged: &State, cost: u64) -> Receipt {
+        Receipt { cost, mark: charged.to_bits() >> 64 }
     }
 
     fn give_back(&self, state: &mut State, receipt: Receipt, now: Time) {

@@ -19,19 +19,6 @@ pub(crate) enum Steps {
     Quota(Box<Quota>),
 }
 
-impl Flat {
-    /// The state under these figures of a counter that `old` wrote, changed over at `at`.
-    ///
-    /// Meters keep their tokens: clamped to a lower capacity, not filled to a higher one. Windows
-    /// and quotas keep what was charged, which is what they store.
-    pub fn adopt(&self, old: &Flat, state: State, at: Time) -> State {
-        match (&self.0, &old.0) {
-            (Steps::Meter(new), Steps::Meter(old)) => new.adopt(old, state, at),
-            _ => state,
-        }
-    }
-}
-
 /// Calls the same step of whichever algorithm it is.
 macro_rules! each {
     ($flat:expr, $steps:ident => $call:expr) => {
@@ -44,6 +31,24 @@ macro_rules! each {
     };
 }
 
+impl Flat {
+    /// The state under these figures of a counter that `old` wrote, changed over at `at`.
+    ///
+    /// Meters keep their tokens: clamped to a lower capacity, not filled to a higher one. Windows
+    /// and quotas keep what was charged, which is what they store.
+    pub fn adopt(&self, old: &Flat, state: State, at: Time) -> State {
+        match (&self.0, &old.0) {
+            (Steps::Meter(new), Steps::Meter(old)) => new.adopt(old, state, at),
+            _ => state,
+        }
+    }
+
+    #[inline(never)]
+    fn take_from_window(&self, state: &mut State, cost: u64, now: Time) -> Option<Refusal> {
+        each!(self, steps => steps.take(state, cost, now))
+    }
+}
+
 impl Algorithm for Flat {
     type State = State;
 
@@ -53,8 +58,22 @@ impl Algorithm for Flat {
     }
 
     #[inline]
-    fn charge(&self, state: &mut State, cost: u64, now: Time) -> Receipt {
-        each!(self, steps => steps.charge(state, cost, now))
+    fn charge(&self, state: &mut State, cost: u64, now: Time) {
+        each!(self, steps => steps.charge(state, cost, now));
+    }
+
+    #[inline]
+    fn take(&self, state: &mut State, cost: u64, now: Time) -> Option<Refusal> {
+        match &self.0 {
+            // By far the most common, and small enough to keep its state in registers.
+            Steps::Meter(meter) => meter.take(state, cost, now),
+            _ => self.take_from_window(state, cost, now),
+        }
+    }
+
+    #[inline]
+    fn receipt(&self, charged: &State, cost: u64) -> Receipt {
+        each!(self, steps => steps.receipt(charged, cost))
     }
 
     fn give_back(&self, state: &mut State, receipt: Receipt, now: Time) {

@@ -99,10 +99,14 @@ impl Algorithm for Meter {
     }
 
     #[inline]
-    fn charge(&self, state: &mut State, cost: u64, now: Time) -> Receipt {
+    fn charge(&self, state: &mut State, cost: u64, now: Time) {
         let from = state.to_bits().max(self.units_at(now));
         *state = State::from_bits(from.saturating_add(self.units_of(cost)));
-        Receipt { cost, mark: state.to_bits() }
+    }
+
+    #[inline]
+    fn receipt(&self, charged: &State, cost: u64) -> Receipt {
+        Receipt { cost, mark: charged.to_bits() }
     }
 
     fn give_back(&self, state: &mut State, receipt: Receipt, now: Time) {

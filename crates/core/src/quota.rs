@@ -187,10 +187,14 @@ impl Algorithm for Quota {
     }
 
     #[inline]
-    fn charge(&self, state: &mut State, cost: u64, now: Time) -> Receipt {
+    fn charge(&self, state: &mut State, cost: u64, now: Time) {
         let (end, used) = self.view(*state, now);
         *state = pack(end, used.saturating_add(cost));
-        Receipt { cost, mark: u128::from(end.as_nanos()) }
+    }
+
+    #[inline]
+    fn receipt(&self, charged: &State, cost: u64) -> Receipt {
+        Receipt { cost, mark: charged.to_bits() >> 64 }
     }
 
     fn give_back(&self, state: &mut State, receipt: Receipt, now: Time) {

@@ -55,6 +55,12 @@ impl SlidingLog {
         entry.nanos.saturating_add(self.window.nanos())
     }
 
+    /// The receipt of the charge of `cost` after which the log was to be renewed at `renewed_at`.
+    pub fn receipt_of(&self, renewed_at: Time, cost: u64) -> Receipt {
+        let made_at = renewed_at.as_nanos().saturating_sub(self.window.nanos());
+        Receipt { cost, mark: u128::from(made_at) }
+    }
+
     fn used(&self, log: &Log, now: Time) -> u64 {
         log.total() - log.total_before(self.expired(log, now))
     }
@@ -77,7 +83,7 @@ impl Algorithm for SlidingLog {
         Some(Refusal::Wait(leaves_at.saturating_sub(now.as_nanos()).max(1)))
     }
 
-    fn charge(&self, log: &mut Log, cost: u64, now: Time) -> Receipt {
+    fn charge(&self, log: &mut Log, cost: u64, now: Time) {
         let expired = self.expired(log, now);
         log.base = log.total_before(expired);
         log.entries.drain(..expired);
@@ -85,20 +91,17 @@ impl Algorithm for SlidingLog {
             log.base = 0;
         }
         if cost == 0 {
-            return Receipt { cost, mark: u128::from(now.as_nanos()) };
+            return;
         }
         let total = log.total().saturating_add(cost);
-        let nanos = match log.entries.back_mut() {
-            Some(last) if last.nanos >= now.as_nanos() => {
-                last.total = total;
-                last.nanos
-            }
-            _ => {
-                log.entries.push_back(Entry { nanos: now.as_nanos(), total });
-                now.as_nanos()
-            }
-        };
-        Receipt { cost, mark: u128::from(nanos) }
+        match log.entries.back_mut() {
+            Some(last) if last.nanos >= now.as_nanos() => last.total = total,
+            _ => log.entries.push_back(Entry { nanos: now.as_nanos(), total }),
+        }
+    }
+
+    fn receipt(&self, charged: &Log, cost: u64) -> Receipt {
+        self.receipt_of(self.renewed_at(charged), cost)
     }
 
     fn give_back(&self, log: &mut Log, receipt: Receipt, _now: Time) {

@@ -103,11 +103,14 @@ impl Algorithm for SlidingWindow {
         Some(Refusal::Wait(passes_at.saturating_sub(now.as_nanos()).max(1)))
     }
 
-    fn charge(&self, state: &mut State, cost: u64, now: Time) -> Receipt {
+    fn charge(&self, state: &mut State, cost: u64, now: Time) {
         let mut view = self.view(*state, now);
         view.current = view.current.saturating_add(cost).min(COUNT_MAX);
         *state = pack(&view);
-        Receipt { cost, mark: u128::from(view.index) }
+    }
+
+    fn receipt(&self, charged: &State, cost: u64) -> Receipt {
+        Receipt { cost, mark: u128::from(unpack(*charged).index) }
     }
 
     fn give_back(&self, state: &mut State, receipt: Receipt, now: Time) {

@@ -1,0 +1,137 @@
+//! Bounded memory: what may be forgotten, and what happens when nothing may.
+//!
+//! A counter that equals a new one is forgotten losslessly. To know without looking when there is none, every
+//! shard keeps a moment before which none of its counters is renewed, and the store keeps one for all.
+//! Charging only puts a renewal off, so these moments stay true bounds until a counter is added or given
+//! something back, which lowers them.
+
+use std::time::Duration;
+
+use tollgate_core::Time;
+
+use crate::chain::{Charge, Room};
+use crate::counters::Counters;
+use crate::identity::Identity;
+use crate::sync::{Ordering::Relaxed, lock};
+use crate::table::{RuleId, Table};
+
+/// Who is charged for identities without a counter of their own.
+const OVERFLOW: Identity = Identity(u128::from_be_bytes(*b"overflow counter"));
+
+/// How long it may be believed that nothing can be evicted: the bound is computed without stopping others.
+const BELIEVED_FOR: Duration = Duration::from_secs(1);
+
+/// How many shards are looked through for one newcomer; the next one goes on from there, because
+/// looking through a shard tells when it is worth looking again.
+const SHARDS_AT_ONCE: usize = 16;
+
+impl Counters {
+    /// Whether one more counter may be added to this table.
+    #[inline]
+    pub(crate) fn has_room(&self, table: &mut Table, key: u128, now: Time) -> bool {
+        self.held.load(Relaxed) < self.max_keys || self.evict(table, self.shard_of(key), now) > 0
+    }
+
+    /// Tries to make room in any shard for a charge that found none in its own, once; after that
+    /// the charge goes to its limit's overflow counter. No lock may be held.
+    #[cold]
+    pub(crate) fn find_room(&self, charge: &mut Charge<'_>, now: Time) {
+        if charge.room == Room::Unasked && self.make_room(now) {
+            charge.room = Room::Made;
+        } else {
+            charge.room = Room::Overflow;
+            charge.set_key(charge.rule.key(OVERFLOW));
+            self.overflowed.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Evicts from the first shard that has something to evict.
+    fn make_room(&self, now: Time) -> bool {
+        let believed = self.none_before.load(Relaxed);
+        if now.as_nanos() < believed {
+            return false;
+        }
+        let mut soonest = (now + BELIEVED_FOR).as_nanos();
+        let mut looked = 0;
+        for (index, shard) in self.shards.iter().enumerate() {
+            if shard.none_before.load(Relaxed) <= now.as_nanos() {
+                if self.evict(&mut lock(&shard.table), index, now) > 0 {
+                    return true;
+                }
+                looked += 1;
+                if looked == SHARDS_AT_ONCE {
+                    return false;
+                }
+            }
+            soonest = soonest.min(shard.none_before.load(Relaxed));
+        }
+        // Unless a counter added meanwhile has lowered it.
+        let _ = self.none_before.compare_exchange(believed, soonest, Relaxed, Relaxed);
+        false
+    }
+
+    /// Forgets every counter of a shard that equals a new one, and tells how many.
+    pub(crate) fn evict(&self, table: &mut Table, shard: usize, now: Time) -> usize {
+        let none_before = &self.shards[shard].none_before;
+        if now.as_nanos() < none_before.load(Relaxed) {
+            return 0;
+        }
+        let rules = self.rules.read();
+        let mut soonest = Time::MAX;
+        let gone = table.retain(|slot| {
+            let (id, state) = rules.latest(slot.rule, slot.state());
+            slot.rule = id;
+            slot.set_state(state);
+            let renewed = rules.renewed_at(id, state);
+            if renewed > now {
+                soonest = soonest.min(renewed);
+            }
+            renewed > now
+        });
+        none_before.store(soonest.as_nanos(), Relaxed);
+        self.held.fetch_sub(gone, Relaxed);
+        self.evicted.fetch_add(gone as u64, Relaxed);
+        gone
+    }
+
+    /// Remembers that a counter may be renewed at `at`, sooner perhaps than any other.
+    pub(crate) fn note_renewal(&self, key: u128, at: Time) {
+        for bound in [&self.shards[self.shard_of(key)].none_before, &self.none_before] {
+            if bound.load(Relaxed) > at.as_nanos() {
+                bound.fetch_min(at.as_nanos(), Relaxed);
+            }
+        }
+    }
+
+    /// Forgets all bounds: new figures may renew counters sooner.
+    pub(crate) fn forget_bounds(&self) {
+        for bound in self.shards.iter().map(|shard| &shard.none_before).chain([&self.none_before]) {
+            bound.store(0, Relaxed);
+        }
+    }
+
+    /// Looks through every shard: evicts what is renewed, carries the rest over to present figures, and
+    /// frees what is kept of rules that are gone. Each shard is locked for a few microseconds.
+    pub(crate) fn sweep(&self, now: Time) -> usize {
+        let unheld = self.rules.read().unheld();
+        let mut in_use: Vec<RuleId> = Vec::new();
+        let mut evicted = 0;
+        for (index, shard) in self.shards.iter().enumerate() {
+            let mut table = lock(&shard.table);
+            shard.none_before.store(0, Relaxed);
+            evicted += self.evict(&mut table, index, now);
+            if !unheld.is_empty() {
+                in_use.extend(table.rules());
+                in_use.sort_unstable();
+                in_use.dedup();
+            }
+        }
+        let mut rules = self.rules.write();
+        for candidate in unheld {
+            if in_use.binary_search(&candidate.id).is_err() {
+                rules.release(candidate);
+            }
+        }
+        evicted
+    }
+}

@@ -1,0 +1,173 @@
+//! The limiter: a clock, rules and the counters under them.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Decision, Limit, Refusal, Standing, Time};
+
+use crate::chain::{Chain, Charge, Verdict};
+use crate::counters::Counters;
+use crate::identity::{Identity, Seed};
+use crate::sync::Ordering::Relaxed;
+use crate::{Clock, Rule, SystemClock};
+
+/// Counts millions of identities under any number of rules, in bounded memory.
+///
+/// ```
+/// use tollgate_engine::{Limit, Limiter, Rate};
+///
+/// # fn main() -> Result<(), tollgate_engine::LimitError> {
+/// let limiter = Limiter::new();
+/// let rule = limiter.define("per user", Limit::token_bucket(Rate::per_second(10)).burst(2).build()?);
+///
+/// let alice = limiter.identity("alice");
+/// assert!(limiter.check(&rule, alice, 2).is_ok());
+/// let refusal = limiter.check(&rule, alice, 1).unwrap_err();
+/// assert!(refusal.retry_after().unwrap().as_millis() <= 100);
+/// assert!(limiter.check(&rule, limiter.identity("bob"), 1).is_ok());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Limiter<C = SystemClock> {
+    clock: C,
+    seed: Seed,
+    counters: Counters,
+}
+
+/// What a limiter holds, and what became of what it could not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Counters held now.
+    pub held: usize,
+    /// Counters forgotten because they equalled new ones.
+    pub evicted: u64,
+    /// Charges to a limit's overflow counter, because the store was full.
+    pub overflowed: u64,
+}
+
+impl Limiter {
+    /// How many counters a limiter holds unless told otherwise.
+    pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
+
+    /// A limiter on the system's clock that holds a million counters.
+    pub fn new() -> Limiter {
+        Limiter::with_clock(SystemClock::new(), Limiter::DEFAULT_MAX_KEYS)
+    }
+}
+
+impl Default for Limiter {
+    fn default() -> Limiter {
+        Limiter::new()
+    }
+}
+
+impl<C: Clock> Limiter<C> {
+    /// A limiter on a clock of your own that holds at most `max_keys` counters.
+    ///
+    /// When it is full and no counter equals a new one, further identities of a limit share that limit's
+    /// overflow counter. No counter it holds is ever reset to make room.
+    pub fn with_clock(clock: C, max_keys: usize) -> Limiter<C> {
+        Limiter { clock, seed: Seed::random(), counters: Counters::new(max_keys) }
+    }
+
+    /// The clock it decides by.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// The rule called `name`, with these figures from now on.
+    ///
+    /// Called again with other figures, it changes the rule without pause: its counters keep their tokens,
+    /// clamped to a lower capacity and not filled to a higher one. Another algorithm or window
+    /// starts anew. Unchanged, it is the same rule. Whoever still holds the old rule is decided by the
+    /// new figures where a counter has already been carried over.
+    pub fn define(&self, name: &str, limit: Limit) -> Arc<Rule> {
+        let rule = self.counters.rules.write().define(&self.seed, name, limit, self.clock.now());
+        self.counters.forget_bounds();
+        rule
+    }
+
+    /// Who is counted under a key: a name, a number, an address, or several of them.
+    #[inline]
+    pub fn identity<K: Hash + ?Sized>(&self, key: &K) -> Identity {
+        self.seed.identity(key)
+    }
+
+    /// Charges `cost` to one counter if it passes.
+    #[inline]
+    pub fn check(&self, rule: &Rule, identity: Identity, cost: u64) -> Result<(), Refusal> {
+        match self.counters.check(rule, identity, cost, self.clock.now()) {
+            None => Ok(()),
+            Some(refusal) => Err(refusal),
+        }
+    }
+
+    /// Like [`check`](Limiter::check), and tells where the counter stands after it.
+    pub fn decide(&self, rule: &Rule, identity: Identity, cost: u64) -> Decision {
+        let mut chain = Chain::new();
+        chain.push(Charge::new(rule, identity).cost(cost));
+        self.take(&mut chain);
+        Decision { refusal: chain.refusal(0), standing: chain.standing(0) }
+    }
+
+    /// Where a counter stands, without consuming.
+    pub fn peek(&self, rule: &Rule, identity: Identity) -> Standing {
+        self.decide(rule, identity, 0).standing
+    }
+
+    /// How long until `cost` passes if `ahead` is charged before it; `None` if it never does.
+    pub fn wait_behind(
+        &self,
+        rule: &Rule,
+        identity: Identity,
+        ahead: u64,
+        cost: u64,
+    ) -> Option<Duration> {
+        let charge = Charge::new(rule, identity).cost(cost);
+        match self.counters.refusal_behind(charge, ahead, self.clock.now()) {
+            Some(refusal) => refusal.retry_after(),
+            None => Some(Duration::ZERO),
+        }
+    }
+
+    /// Decides a chain all or nothing: what its charges were answered stands in the chain afterwards.
+    #[inline]
+    pub fn take(&self, chain: &mut Chain<'_>) -> Verdict {
+        self.take_at(chain, self.clock.now())
+    }
+
+    /// [`take`](Limiter::take) for whoever has read the clock already.
+    #[inline]
+    pub fn take_at(&self, chain: &mut Chain<'_>, now: Time) -> Verdict {
+        self.counters.take(chain, now)
+    }
+
+    /// Gives back what an admitted chain was charged, because the request was not served after all.
+    pub fn give_back(&self, chain: &mut Chain<'_>) {
+        self.counters.give_back(chain, self.clock.now());
+    }
+
+    /// Makes a counter new again.
+    pub fn reset(&self, rule: &Rule, identity: Identity) {
+        self.counters.reset(rule.key(identity));
+    }
+
+    /// Forgets every counter that equals a new one, giving memory back, and tells how many there were.
+    ///
+    /// Room is also made whenever it is needed; called now and then, this keeps memory in proportion to
+    /// what is in use. Nobody waits for more than some microseconds.
+    pub fn sweep(&self) -> usize {
+        self.counters.sweep(self.clock.now())
+    }
+
+    /// What is held.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            held: self.counters.held.load(Relaxed),
+            evicted: self.counters.evicted.load(Relaxed),
+            overflowed: self.counters.overflowed.load(Relaxed),
+        }
+    }
+}

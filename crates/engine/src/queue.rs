@@ -1,0 +1,232 @@
+//! Waiting for a limit instead of being refused by it.
+//!
+//! A queue has a lane for each tenant. Within a lane requests go in order of arrival; between lanes they take
+//! turns, so that a tenant with a thousand waiting costs another one turn. Whoever's turn it is retries
+//! until it passes and then hands the turn on; everybody else sleeps. A request that is dropped, because its
+//! caller hung up, leaves the queue where it stood.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::Identity;
+
+/// The requests that wait for one counter.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use tollgate_engine::{Limit, Limiter, Queue, Rate, Waiting};
+///
+/// let limiter = Limiter::new();
+/// let rule = limiter.define("slow", Limit::token_bucket(Rate::per_second(50)).burst(1).build()?);
+/// let (tenant, alice) = (limiter.identity("acme"), limiter.identity("alice"));
+///
+/// let queue = Queue::new(Duration::from_secs(1), 100);
+/// let request = Waiting { lane: tenant, cost: 1 };
+/// let attempt = || limiter.check(&rule, alice, 1).map_err(|refusal| refusal.retry_after());
+/// let ahead = |cost| limiter.wait_behind(&rule, alice, cost, 1);
+/// queue.pass(request, ahead, attempt).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Queue {
+    max_wait: Duration,
+    max_depth: usize,
+    lanes: Mutex<Lanes>,
+}
+
+/// Who waits, and for how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// Whose lane it waits in.
+    pub lane: Identity,
+    /// What it will be charged.
+    pub cost: u64,
+}
+
+/// Why a request does not wait, or waits no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueRefusal {
+    /// As many as may already wait in its lane.
+    Full,
+    /// It would have to wait longer than it may: so long.
+    TooLong(Duration),
+    /// A limit that does not queue refused it, or its cost can never pass.
+    Refused,
+}
+
+impl fmt::Display for QueueRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueueRefusal::Full => f.write_str("too many requests are waiting already"),
+            QueueRefusal::TooLong(wait) => write!(f, "it would have to wait {wait:?}"),
+            QueueRefusal::Refused => f.write_str("waiting would not help"),
+        }
+    }
+}
+
+impl std::error::Error for QueueRefusal {}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    by_id: HashMap<Identity, VecDeque<Waiter>>,
+    /// The lanes with somebody in them. The first waiter of the first lane has the turn.
+    turns: VecDeque<Identity>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    cost: u64,
+    turn: Arc<Notify>,
+}
+
+impl Queue {
+    /// A queue in which nobody waits longer than `max_wait`, nor more than `max_depth` in a lane.
+    pub fn new(max_wait: Duration, max_depth: usize) -> Queue {
+        Queue { max_wait, max_depth, lanes: Mutex::default() }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.lanes.lock().by_id.values().map(VecDeque::len).sum()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.lock().turns.is_empty()
+    }
+
+    /// Waits until `attempt` passes.
+    ///
+    /// `attempt` answers what it passed with, or how long until it is worth trying again, or `None` if it
+    /// never is. `behind` tells how long the request will wait if so much is charged before it, or `None` if it
+    /// cannot know: a request that would wait too long is refused at once. While anybody waits a
+    /// newcomer does not even try.
+    ///
+    /// Dropping the future leaves the queue; nothing is held while waiting.
+    pub async fn pass<T>(
+        &self,
+        request: Waiting,
+        behind: impl Fn(u64) -> Option<Duration>,
+        mut attempt: impl FnMut() -> Result<T, Option<Duration>>,
+    ) -> Result<T, QueueRefusal> {
+        let deadline = Instant::now() + self.max_wait;
+        if self.is_empty() {
+            match attempt() {
+                Ok(passed) => return Ok(passed),
+                Err(wait) => self.check_wait(wait.ok_or(QueueRefusal::Refused)?, deadline)?,
+            }
+        }
+        let (place, turn) = self.join(request, behind)?;
+        let too_long = |_| QueueRefusal::TooLong(self.max_wait);
+        timeout_at(deadline, turn.notified()).await.map_err(too_long)?;
+        loop {
+            match attempt() {
+                Ok(passed) => {
+                    place.served();
+                    return Ok(passed);
+                }
+                Err(wait) => {
+                    let wait = wait.ok_or(QueueRefusal::Refused)?;
+                    self.check_wait(wait, deadline)?;
+                    sleep(wait).await;
+                }
+            }
+        }
+    }
+
+    /// Whether waiting so long from now still ends in time.
+    fn check_wait(&self, wait: Duration, deadline: Instant) -> Result<(), QueueRefusal> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if wait > left { Err(QueueRefusal::TooLong(wait)) } else { Ok(()) }
+    }
+
+    fn join(
+        &self,
+        request: Waiting,
+        behind: impl Fn(u64) -> Option<Duration>,
+    ) -> Result<(Place<'_>, Arc<Notify>), QueueRefusal> {
+        let mut lanes = self.lanes.lock();
+        let depth = lanes.by_id.get(&request.lane).map_or(0, VecDeque::len);
+        if depth >= self.max_depth {
+            return Err(QueueRefusal::Full);
+        }
+        let ahead = lanes.cost_ahead(request.lane, depth);
+        if let Some(wait) = behind(ahead).filter(|wait| *wait > self.max_wait) {
+            return Err(QueueRefusal::TooLong(wait));
+        }
+        let (ticket, turn) = (lanes.next_ticket, Arc::new(Notify::new()));
+        lanes.next_ticket += 1;
+        let waiter = Waiter { ticket, cost: request.cost, turn: Arc::clone(&turn) };
+        lanes.by_id.entry(request.lane).or_default().push_back(waiter);
+        if depth == 0 {
+            lanes.turns.push_back(request.lane);
+        }
+        lanes.wake_first();
+        Ok((Place { queue: self, lane: request.lane, ticket, served: false }, turn))
+    }
+}
+
+impl Lanes {
+    /// What will be charged before a newcomer that finds `depth` in its lane: of every other lane as many
+    /// as have their turn before it.
+    fn cost_ahead(&self, lane: Identity, depth: usize) -> u64 {
+        let own = self.turns.iter().position(|id| *id == lane).unwrap_or(self.turns.len());
+        let costs = self.turns.iter().enumerate().map(|(turn, id)| {
+            let rounds = if turn < own { depth + 1 } else { depth };
+            self.by_id[id].iter().take(rounds).map(|waiter| waiter.cost).sum::<u64>()
+        });
+        costs.fold(0, u64::saturating_add)
+    }
+
+    /// Tells whoever has the turn, unless it knows: a second notice changes nothing.
+    fn wake_first(&self) {
+        let first = self.turns.front().and_then(|lane| self.by_id[lane].front());
+        if let Some(waiter) = first {
+            waiter.turn.notify_one();
+        }
+    }
+
+    fn leave(&mut self, lane: Identity, ticket: u64, served: bool) {
+        let Some(waiters) = self.by_id.get_mut(&lane) else { return };
+        waiters.retain(|waiter| waiter.ticket != ticket);
+        if waiters.is_empty() {
+            self.by_id.remove(&lane);
+            self.turns.retain(|id| *id != lane);
+        } else if served {
+            // It had the turn, so its lane is first: now it is another's.
+            self.turns.rotate_left(1);
+        }
+        self.wake_first();
+    }
+}
+
+/// A place in the queue; dropped, it is left.
+struct Place<'q> {
+    queue: &'q Queue,
+    lane: Identity,
+    ticket: u64,
+    served: bool,
+}
+
+impl Place<'_> {
+    fn served(mut self) {
+        self.served = true;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.queue.lanes.lock().leave(self.lane, self.ticket, self.served);
+    }
+}

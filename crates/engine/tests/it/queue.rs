@@ -1,0 +1,233 @@
+//! Waiting in line, under paused time.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+use tollgate_engine::{Clock, Limit, Limiter, Queue, QueueRefusal, Rate, Rule, Time, Waiting};
+
+/// The runtime's own time, which stands still while anything can run.
+#[derive(Clone, Copy)]
+struct PausedClock(Instant);
+
+impl Clock for PausedClock {
+    fn now(&self) -> Time {
+        Time::from_secs(1_767_225_600) + self.0.elapsed()
+    }
+}
+
+/// A counter, the queue before it, and who passed when.
+struct Line {
+    limiter: Limiter<PausedClock>,
+    rule: Arc<Rule>,
+    queue: Queue,
+    passed: RefCell<Vec<(String, u128)>>,
+    begin: Instant,
+}
+
+impl Line {
+    fn new(limit: Limit, max_wait: Duration, max_depth: usize) -> Rc<Line> {
+        let begin = Instant::now();
+        let limiter = Limiter::with_clock(PausedClock(begin), 1_000);
+        let rule = limiter.define("shared", limit);
+        let queue = Queue::new(max_wait, max_depth);
+        Rc::new(Line { limiter, rule, queue, passed: RefCell::default(), begin })
+    }
+
+    /// Ten a second, one at a time.
+    fn ten_a_second(max_wait: Duration, max_depth: usize) -> Rc<Line> {
+        let limit = Limit::token_bucket(Rate::per_second(10)).burst(1).build().unwrap();
+        Line::new(limit, max_wait, max_depth)
+    }
+
+    async fn request(self: Rc<Line>, tenant: &str, name: String) -> Result<(), QueueRefusal> {
+        let id = self.limiter.identity("everybody");
+        let attempt = || self.limiter.check(&self.rule, id, 1).map_err(|r| r.retry_after());
+        let behind = |ahead| self.limiter.wait_behind(&self.rule, id, ahead, 1);
+        let request = Waiting { lane: self.limiter.identity(tenant), cost: 1 };
+        self.queue.pass(request, behind, attempt).await?;
+        self.passed.borrow_mut().push((name, self.begin.elapsed().as_millis()));
+        Ok(())
+    }
+
+    fn order(&self) -> Vec<String> {
+        self.passed.borrow().iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_pass_in_order_of_arrival_exactly_when_they_may() {
+    let line = Line::ten_a_second(Duration::from_secs(1), 100);
+    let local = LocalSet::new();
+    for n in 0..8 {
+        local.spawn_local(Rc::clone(&line).request("acme", format!("{n}")));
+    }
+    local.await;
+    let expected: Vec<_> = (0..8).map(|n| (format!("{n}"), n * 100)).collect();
+    assert_eq!(*line.passed.borrow(), expected);
+    assert!(line.queue.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaky_bucket_releases_evenly_however_large_it_is() {
+    let limit = Limit::leaky_bucket(Rate::per_second(10)).burst(50).paced().build().unwrap();
+    let line = Line::new(limit, Duration::from_secs(5), 100);
+    let local = LocalSet::new();
+    for n in 0..20 {
+        local.spawn_local(Rc::clone(&line).request("acme", format!("{n}")));
+    }
+    local.await;
+    let times: Vec<u128> = line.passed.borrow().iter().map(|(_, at)| *at).collect();
+    assert_eq!(times, (0..20).map(|n| n * 100).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_with_a_thousand_waiting_costs_another_one_turn() {
+    let line = Line::ten_a_second(Duration::from_secs(1_000), 1_000);
+    let local = LocalSet::new();
+    for n in 0..1_000 {
+        local.spawn_local(Rc::clone(&line).request("crowd", format!("crowd {n}")));
+    }
+    let other = Rc::clone(&line);
+    local.spawn_local(async move {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        other.request("single", "single".to_owned()).await
+    });
+    local
+        .run_until(async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        })
+        .await;
+    // It came at 250 ms; the turn at 300 ms was already another's, the next one is its own.
+    let at = line.passed.borrow().iter().find(|(name, _)| name == "single").map(|(_, at)| *at);
+    assert_eq!(at, Some(400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_take_turns_and_each_keeps_its_order() {
+    let line = Line::ten_a_second(Duration::from_secs(100), 100);
+    let local = LocalSet::new();
+    for name in ["a0", "a1", "a2", "a3", "b0", "b1", "c0"] {
+        local.spawn_local(Rc::clone(&line).request(&name[..1], name.to_owned()));
+    }
+    local.await;
+    // a0 found nobody waiting and passed at once.
+    assert_eq!(line.order(), ["a0", "a1", "b0", "c0", "a2", "b1", "a3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_does_not_overtake_although_there_are_tokens() {
+    let limit = Limit::token_bucket(Rate::per_second(10)).burst(2).build().unwrap();
+    let line = Line::new(limit, Duration::from_secs(100), 100);
+    let local = LocalSet::new();
+    for n in 0..4 {
+        local.spawn_local(Rc::clone(&line).request("acme", format!("{n}")));
+    }
+    let late = Rc::clone(&line);
+    local.spawn_local(async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        late.request("acme", "late".to_owned()).await
+    });
+    local.await;
+    assert_eq!(line.order(), ["0", "1", "2", "3", "late"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_most_so_many_wait_in_a_lane() {
+    let line = Line::ten_a_second(Duration::from_secs(100), 3);
+    let local = LocalSet::new();
+    let mut waiting = Vec::new();
+    for n in 0..6 {
+        waiting.push(local.spawn_local(Rc::clone(&line).request("acme", format!("{n}"))));
+    }
+    let other = local.spawn_local(Rc::clone(&line).request("other", "other".to_owned()));
+    local.await;
+    let full = Err(QueueRefusal::Full);
+    let mut results = Vec::new();
+    for task in waiting {
+        results.push(task.await.unwrap());
+    }
+    assert_eq!(results, [Ok(()), Ok(()), Ok(()), Ok(()), full, full]);
+    assert_eq!(other.await.unwrap(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_known_to_be_too_long_is_refused_at_once() {
+    let line = Line::ten_a_second(Duration::from_millis(350), 100);
+    let local = LocalSet::new();
+    for n in 0..4 {
+        local.spawn_local(Rc::clone(&line).request("acme", format!("{n}")));
+    }
+    let late = Rc::clone(&line);
+    let refused = local.spawn_local(async move {
+        let result = Rc::clone(&late).request("acme", "late".to_owned()).await;
+        (result, late.begin.elapsed())
+    });
+    local.await;
+    let (result, after) = refused.await.unwrap();
+    assert_eq!(result, Err(QueueRefusal::TooLong(Duration::from_millis(400))));
+    assert_eq!(after, Duration::ZERO);
+    assert_eq!(line.order(), ["0", "1", "2", "3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_hangs_up_frees_its_place_first_or_last() {
+    let line = Line::ten_a_second(Duration::from_secs(100), 4);
+    let local = LocalSet::new();
+    let mut tasks = Vec::new();
+    for n in 0..5 {
+        tasks.push(local.spawn_local(Rc::clone(&line).request("acme", format!("{n}"))));
+    }
+    let again = Rc::clone(&line);
+    local
+        .run_until(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert_eq!(again.queue.len(), 4);
+            // 1 has the turn and sleeps for its token, 3 stands in line.
+            tasks[1].abort();
+            tasks[3].abort();
+            tokio::task::yield_now().await;
+            assert_eq!(again.queue.len(), 2);
+            again.request("acme", "new".to_owned()).await.unwrap();
+        })
+        .await;
+    let expected = [("0", 0), ("2", 100), ("4", 200), ("new", 300)];
+    let expected: Vec<_> = expected.iter().map(|(n, at)| ((*n).to_owned(), *at)).collect();
+    assert_eq!(*line.passed.borrow(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_can_never_pass_does_not_wait() {
+    let line = Line::ten_a_second(Duration::from_secs(1), 4);
+    let id = line.limiter.identity("everybody");
+    let attempt = || line.limiter.check(&line.rule, id, 2).map_err(|r| r.retry_after());
+    let request = Waiting { lane: id, cost: 2 };
+    let result = line.queue.pass(request, |_| None, attempt).await;
+    assert_eq!(result, Err(QueueRefusal::Refused));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_longer_than_it_may_even_if_nobody_knew() {
+    let line = Line::ten_a_second(Duration::from_millis(250), 100);
+    let local = LocalSet::new();
+    let mut tasks = Vec::new();
+    for _ in 0..5 {
+        let line = Rc::clone(&line);
+        tasks.push(local.spawn_local(async move {
+            let id = line.limiter.identity("everybody");
+            let attempt = || line.limiter.check(&line.rule, id, 1).map_err(|r| r.retry_after());
+            let request = Waiting { lane: id, cost: 1 };
+            line.queue.pass(request, |_| None, attempt).await.map(|()| line.begin.elapsed())
+        }));
+    }
+    local.await;
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.unwrap());
+    }
+    assert_eq!(results[..3], [0, 100, 200].map(|ms| Ok(Duration::from_millis(ms))));
+    assert!(results[3..].iter().all(|r| matches!(r, Err(QueueRefusal::TooLong(_)))));
+}
