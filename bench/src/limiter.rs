@@ -8,9 +8,9 @@ use tollgate_engine::{
     Chain, Charge, Clock, FakeClock, Limit, Limiter, Period, Rate, Rule, SystemClock, Time,
 };
 
+use crate::allocations;
 use crate::measure::{alternate, median, nanos_per_call, resident_bytes, scatter};
 use crate::report::Report;
-use crate::allocations;
 
 pub fn run(report: &mut Report, wanted: &[String]) {
     let cases: [(&str, fn(&mut Report)); 7] = [

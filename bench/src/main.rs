@@ -15,7 +15,9 @@ fn main() {
     match args.first().map(String::as_str) {
         Some("limiter") => limiter::run(&mut report, &args[1..]),
         _ => {
-            eprintln!("usage: cargo xtask bench limiter [check|chain|hot|memory|flood|drift …] [--json]");
+            eprintln!(
+                "usage: cargo xtask bench limiter [check|chain|hot|memory|flood|drift …] [--json]"
+            );
             std::process::exit(2);
         }
     }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use tollgate_core::{Algorithm, Form, Refusal, State, Time};
 
-use crate::{Identity, Rule};
 use crate::cell::Cell;
 use crate::chain::{Bits, Chain, Charge, Room, Verdict, join_log};
 use crate::locked::Locked;
 use crate::rules::{Found, Rules};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, RwLock, lock};
 use crate::table::{Slot, Table};
+use crate::{Identity, Rule};
 
 #[derive(Debug)]
 pub(crate) struct Counters {
@@ -176,15 +176,13 @@ impl Counters {
         }
         let mut cell = Cell::new(table, slot, charge.rule(successors).limit());
         let found = cell.seen(now);
-        let refusal = if blocked {
-            cell.refusal(charge.cost, now)
-        } else {
-            cell.take(charge.cost, now)
-        };
+        let refusal =
+            if blocked { cell.refusal(charge.cost, now) } else { cell.take(charge.cost, now) };
         let is_charged = refusal.is_none() && !blocked && charge.cost > 0;
         let seen = if is_charged { cell.seen(now) } else { found };
         charge.set_refusal(refusal);
-        (charge.found, charge.seen, charge.is_charged) = (Bits::of(found), Bits::of(seen), is_charged);
+        (charge.found, charge.seen, charge.is_charged) =
+            (Bits::of(found), Bits::of(seen), is_charged);
     }
 
     /// Asks a limit under which the identity has no counter yet; `false` if there is no room for one.

@@ -165,7 +165,8 @@ impl Rules {
 
     /// Rules that nobody holds, whose numbers are free once no slot bears them.
     pub(crate) fn unheld(&self) -> Vec<Unheld> {
-        let all = self.entries.iter().zip(0..).filter_map(|(entry, id)| Some((entry.as_ref()?, id)));
+        let all =
+            self.entries.iter().zip(0..).filter_map(|(entry, id)| Some((entry.as_ref()?, id)));
         all.filter(|(entry, _)| entry.rule.strong_count() == 0)
             .map(|(entry, id)| Unheld { id, revivals: entry.revivals })
             .collect()

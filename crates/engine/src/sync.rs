@@ -58,25 +58,71 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.try_lock()
 }
 
-/// loom's locks with the interface of `parking_lot`'s.
+/// Locks for loom with the interface of `parking_lot`'s.
+///
+/// loom lets a thread that only tries a lock wait for it as if it had to, which makes it report
+/// deadlocks that cannot happen. So being locked is a flag of its own, and the lock inside is never
+/// contended.
 #[cfg(tollgate_loom)]
 mod modelled {
-    pub(crate) use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+    use std::ops::{Deref, DerefMut};
+
+    use loom::sync::atomic::{AtomicBool, Ordering};
+    pub(crate) use loom::sync::{RwLockReadGuard, RwLockWriteGuard};
+
+    const FREE: &str = "only whoever has set the flag locks";
 
     #[derive(Debug)]
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+    pub(crate) struct Mutex<T> {
+        locked: AtomicBool,
+        value: loom::sync::Mutex<T>,
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct MutexGuard<'m, T> {
+        mutex: &'m Mutex<T>,
+        inner: Option<loom::sync::MutexGuard<'m, T>>,
+    }
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Mutex<T> {
-            Mutex(loom::sync::Mutex::new(value))
+            Mutex { locked: AtomicBool::new(false), value: loom::sync::Mutex::new(value) }
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect("a model never panics while it holds a lock")
+            loop {
+                match self.try_lock() {
+                    Some(guard) => return guard,
+                    None => loom::thread::yield_now(),
+                }
+            }
         }
 
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            self.0.try_lock().ok()
+            let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+            self.locked.compare_exchange(false, true, acquire, relaxed).ok()?;
+            Some(MutexGuard { mutex: self, inner: Some(self.value.lock().expect(FREE)) })
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            self.inner.as_ref().expect(FREE)
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.inner.as_mut().expect(FREE)
+        }
+    }
+
+    impl<T> Drop for MutexGuard<'_, T> {
+        fn drop(&mut self) {
+            self.inner = None;
+            self.mutex.locked.store(false, Ordering::Release);
         }
     }
 

@@ -61,7 +61,11 @@ pub(crate) struct Table {
     slots: Vec<Slot>,
     buckets: u32,
     len: u32,
-    /// Logs have no flat state. Boxed: most tables have none.
+    /// Logs have no flat state.
+    #[allow(
+        clippy::box_collection,
+        reason = "most tables have none, and a shard fits a cache line"
+    )]
     logs: Option<Box<HashMap<u128, Log>>>,
 }
 

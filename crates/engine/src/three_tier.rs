@@ -88,7 +88,9 @@ impl TierRefusal {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             TierRefusal::Backpressure(wait) => Some(*wait),
-            TierRefusal::Client(refusal) | TierRefusal::Organization(refusal) => refusal.retry_after(),
+            TierRefusal::Client(refusal) | TierRefusal::Organization(refusal) => {
+                refusal.retry_after()
+            }
         }
     }
 }
@@ -120,7 +122,12 @@ impl<C: Clock> ThreeTier<C> {
     }
 
     /// Charges `cost` tokens to both tiers, or nothing.
-    pub fn check_cost(&self, client: &str, organization: &str, cost: u64) -> Result<(), TierRefusal> {
+    pub fn check_cost(
+        &self,
+        client: &str,
+        organization: &str,
+        cost: u64,
+    ) -> Result<(), TierRefusal> {
         self.backpressure.check().map_err(TierRefusal::Backpressure)?;
         let rules = self.rules.load();
         let mut chain = Chain::new();

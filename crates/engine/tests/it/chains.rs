@@ -7,8 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate_core::Counter;
 use tollgate_engine::{
-    Chain, Charge, Clock, FakeClock, Limit, Limiter, Period, Rate, Refusal, Rule, Strategy as OnRefusal,
-    Verdict,
+    Chain, Charge, Clock, FakeClock, Limit, Limiter, Period, Rate, Refusal, Rule,
+    Strategy as OnRefusal, Verdict,
 };
 
 fn limiter() -> (FakeClock, Limiter<FakeClock>) {

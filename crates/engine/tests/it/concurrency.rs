@@ -59,7 +59,8 @@ fn threads_together_admit_exactly_the_limit_of_every_counter() {
     assert_eq!(limiter.peek(&system, limiter.identity("system")).remaining, 0);
     let by_user: Vec<u64> = by_user.into_iter().map(AtomicU64::into_inner).collect();
     for tenant_id in 0..4u64 {
-        let spent: u64 = (0..16u64).filter(|u| u % 4 == tenant_id).map(|u| by_user[u as usize]).sum();
+        let spent: u64 =
+            (0..16u64).filter(|u| u % 4 == tenant_id).map(|u| by_user[u as usize]).sum();
         let left = limiter.peek(&tenant, limiter.identity(&tenant_id)).remaining;
         assert_eq!(left, 1_000 - spent);
     }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::task::LocalSet;
 use tokio::time::Instant;
-use tollgate_engine::{Clock, Limit, Limiter, Queue, QueueRefusal, Rate, Rule, Time, Waiting};
+use tollgate_engine::{
+    Clock, Limit, Limiter, Queue, QueueRefusal, Rate, Refusal, Rule, Time, Waiting,
+};
 
 /// The runtime's own time, which stands still while anything can run.
 #[derive(Clone, Copy)]
@@ -45,7 +47,7 @@ impl Line {
 
     async fn request(self: Rc<Line>, tenant: &str, name: String) -> Result<(), QueueRefusal> {
         let id = self.limiter.identity("everybody");
-        let attempt = || self.limiter.check(&self.rule, id, 1).map_err(|r| r.retry_after());
+        let attempt = || self.limiter.check(&self.rule, id, 1).map_err(Refusal::retry_after);
         let behind = |ahead| self.limiter.wait_behind(&self.rule, id, ahead, 1);
         let request = Waiting { lane: self.limiter.identity(tenant), cost: 1 };
         self.queue.pass(request, behind, attempt).await?;
@@ -203,7 +205,7 @@ async fn whoever_hangs_up_frees_its_place_first_or_last() {
 async fn a_request_that_can_never_pass_does_not_wait() {
     let line = Line::ten_a_second(Duration::from_secs(1), 4);
     let id = line.limiter.identity("everybody");
-    let attempt = || line.limiter.check(&line.rule, id, 2).map_err(|r| r.retry_after());
+    let attempt = || line.limiter.check(&line.rule, id, 2).map_err(Refusal::retry_after);
     let request = Waiting { lane: id, cost: 2 };
     let result = line.queue.pass(request, |_| None, attempt).await;
     assert_eq!(result, Err(QueueRefusal::Refused));
@@ -218,7 +220,7 @@ async fn nobody_waits_longer_than_it_may_even_if_nobody_knew() {
         let line = Rc::clone(&line);
         tasks.push(local.spawn_local(async move {
             let id = line.limiter.identity("everybody");
-            let attempt = || line.limiter.check(&line.rule, id, 1).map_err(|r| r.retry_after());
+            let attempt = || line.limiter.check(&line.rule, id, 1).map_err(Refusal::retry_after);
             let request = Waiting { lane: id, cost: 1 };
             line.queue.pass(request, |_| None, attempt).await.map(|()| line.begin.elapsed())
         }));

@@ -135,7 +135,7 @@ fn reconfiguring_under_load_admits_exactly_what_is_there() {
                     let rate = 1 + nth % 7;
                     let rule = limiter.define("user", bucket(rate, 1_000_000 - nth % 3));
                     admitted.fetch_add(u64::from(limiter.check(&rule, id, 1).is_ok()), Relaxed);
-                    if nth % 100 == 0 {
+                    if nth.is_multiple_of(100) {
                         limiter.sweep();
                     }
                 }

@@ -60,7 +60,9 @@ fn a_request_the_organization_refuses_costs_the_client_nothing() {
         assert!((0..100).all(|_| tiers.check(&format!("client {client}"), "acme").is_ok()));
     }
     assert!((0..500).all(|_| tiers.check("patient", "acme").is_err()));
-    tiers.update(Tiers { organization: Tier { rate: 500, capacity: 2_000 }, ..Tiers::default() }).unwrap();
+    tiers
+        .update(Tiers { organization: Tier { rate: 500, capacity: 2_000 }, ..Tiers::default() })
+        .unwrap();
     // Raised, but not filled.
     assert_eq!(tiers.check("patient", "acme"), Err(TierRefusal::Organization(millis(2))));
 }
@@ -81,7 +83,8 @@ fn figures_change_at_run_time_and_buckets_keep_their_tokens() {
 #[test]
 fn figures_that_make_no_sense_change_nothing() {
     let (_, tiers) = three_tier();
-    let bad = Tiers { organization: Tier { rate: 0, capacity: 1 }, threshold: 1, ..Tiers::default() };
+    let bad =
+        Tiers { organization: Tier { rate: 0, capacity: 1 }, threshold: 1, ..Tiers::default() };
     let error = tiers.update(bad).unwrap_err();
     assert_eq!(error.to_string(), "a rate of 0 would admit nobody: write a rate of at least 1");
     assert_eq!(tiers.backpressure().threshold(), 100);

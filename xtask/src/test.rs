@@ -1,0 +1,34 @@
+//! All that must pass before a change lands, quickest first.
+
+use crate::run::{cargo, command, is_there, run};
+
+pub(crate) fn all() -> Result<(), String> {
+    cargo(["fmt", "--all", "--check"])?;
+    cargo(["fmt", "--manifest-path", "bench/Cargo.toml", "--check"])?;
+    cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    if is_there(env!("CARGO"), &["nextest", "--version"]) {
+        cargo(["nextest", "run", "--workspace", "--no-fail-fast"])?;
+    } else {
+        cargo(["test", "--workspace", "--all-targets", "--no-fail-fast"])?;
+    }
+    cargo(["test", "--workspace", "--doc"])?;
+    loom()?;
+    docs()
+}
+
+/// Every interleaving of the counters' locks. Apart from other builds, because it changes what they
+/// are made of.
+fn loom() -> Result<(), String> {
+    let mut command = command(env!("CARGO"));
+    command
+        .args(["test", "--package", "tollgate-engine", "--test", "loom"])
+        .args(["--target-dir", "target/loom"])
+        .env("RUSTFLAGS", "--cfg tollgate_loom");
+    run(command)
+}
+
+fn docs() -> Result<(), String> {
+    let mut command = command(env!("CARGO"));
+    command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    run(command)
+}
