@@ -84,20 +84,39 @@ impl Counters {
     ) -> Option<Refusal> {
         let key = rule.key(identity);
         let mut table = self.table_of(key);
-        if let Ok(index) = table.find(key)
-            && let slot = table.slot_mut(index)
-            && slot.rule == rule.id
-            && let Form::Flat(flat) = rule.limit().form()
-        {
-            let mut state = slot.state();
-            let refusal = flat.take(&mut state, cost, now);
-            if refusal.is_none() {
-                slot.set_state(state);
+        if let Form::Flat(flat) = rule.limit().form() {
+            match table.find(key) {
+                Ok(index) if table.slot(index).rule == rule.id => {
+                    let slot = table.slot_mut(index);
+                    let mut state = slot.state();
+                    let refusal = flat.take(&mut state, cost, now);
+                    if refusal.is_none() {
+                        slot.set_state(state);
+                    }
+                    return refusal;
+                }
+                Err(index) if cost > 0 && self.held.load(Relaxed) < self.max_keys => {
+                    let mut slot = Slot::new(key, rule.id);
+                    let mut state = State::NEW;
+                    let refusal = flat.take(&mut state, cost, now);
+                    if refusal.is_none() {
+                        slot.set_state(state);
+                        self.add(&mut table, index, slot, flat.renewed_at(&state));
+                    }
+                    return refusal;
+                }
+                _ => {}
             }
-            return refusal;
         }
         drop(table);
         self.check_slowly(Charge::new(rule, identity).cost(cost), now)
+    }
+
+    /// Adds a counter that is to be renewed at `renewed_at`, and tells where it is.
+    fn add(&self, table: &mut Table, index: usize, slot: Slot, renewed_at: Time) -> usize {
+        self.held.fetch_add(1, Relaxed);
+        self.note_renewal(slot.key, renewed_at);
+        table.insert(index, slot)
     }
 
     #[cold]
@@ -219,9 +238,8 @@ impl Counters {
         };
         for charge in chain.charges.iter_mut().filter(new) {
             let table = locked.table(charge);
-            let slot = table.find(charge.key()).unwrap_or_else(|_| {
-                self.held.fetch_add(1, Relaxed);
-                table.insert(Slot::new(charge.key(), charge.rule.id))
+            let slot = table.find(charge.key()).unwrap_or_else(|index| {
+                self.add(table, index, Slot::new(charge.key(), charge.rule.id), Time::MAX)
             });
             let mut cell = Cell::new(table, slot, charge.rule.limit());
             cell.charge(charge.cost, now);
