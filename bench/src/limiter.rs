@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tollgate_engine::{
@@ -13,6 +14,9 @@ use crate::measure::{alternate, median, nanos_per_call, resident_bytes, scatter}
 use crate::report::Report;
 
 pub fn run(report: &mut Report, wanted: &[String]) {
+    if wanted.first().is_some_and(|side| memory_of(side)) {
+        return;
+    }
     let cases: [(&str, fn(&mut Report)); 7] = [
         ("check", check),
         ("chain", chain),
@@ -50,7 +54,6 @@ fn peer<K: std::hash::Hash + Eq + Clone>() -> DefaultKeyedRateLimiter<K> {
 }
 
 fn check(report: &mut Report) {
-    let strings: Vec<String> = (0..MILLION).map(|n| format!("user-{n:012}")).collect();
     for threads in [1, 2] {
         for keys in [1, 1000, MILLION] {
             let (limiter, rule) = ours(2 * MILLION);
@@ -67,21 +70,42 @@ fn check(report: &mut Report) {
             let (limiter, rule) = ours(2 * MILLION);
             let governor = peer::<String>();
             let one = |t, n| {
-                let key = &strings[scatter(t, n, keys) as usize];
-                black_box(limiter.check(&rule, limiter.identity(key), 1)).expect("generous");
+                with_name(scatter(t, n, keys), |key| {
+                    black_box(limiter.check(&rule, limiter.identity(key), 1)).expect("generous");
+                });
             };
             let two = |t, n| {
-                let key = &strings[scatter(t, n, keys) as usize];
-                black_box(governor.check_key(key)).expect("generous");
+                with_name(scatter(t, n, keys), |key| {
+                    black_box(governor.check_key(key)).expect("generous");
+                });
             };
             compare(report, "check_string", threads, keys, one, two);
         }
-        filling(report, threads, &strings);
+        filling(report, threads);
     }
 }
 
+/// The name of the nth user, in memory that is at hand, as a request has just brought it.
+fn with_name(n: u64, work: impl FnOnce(&String)) {
+    thread_local! {
+        static NAME: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    NAME.with_borrow_mut(|bytes| {
+        bytes.clear();
+        bytes.extend_from_slice(b"user-000000000000");
+        let mut left = n;
+        for digit in bytes[5..].iter_mut().rev().take(7) {
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        let name = String::from_utf8(std::mem::take(bytes)).expect("digits");
+        work(&name);
+        *bytes = name.into_bytes();
+    });
+}
+
 /// Every call is a new key's first, from an empty store to a million keys.
-fn filling(report: &mut Report, threads: usize, strings: &[String]) {
+fn filling(report: &mut Report, threads: usize) {
     let calls = MILLION / threads as u64;
     let nth = |t: usize, n: u64| t as u64 * calls + n;
     let pair = alternate(
@@ -105,14 +129,17 @@ fn filling(report: &mut Report, threads: usize, strings: &[String]) {
         || {
             let (limiter, rule) = ours(2 * MILLION);
             nanos_per_call(threads, calls, |t, n| {
-                let identity = limiter.identity(&strings[nth(t, n) as usize]);
-                black_box(limiter.check(&rule, identity, 1)).expect("generous");
+                with_name(nth(t, n), |key| {
+                    black_box(limiter.check(&rule, limiter.identity(key), 1)).expect("generous");
+                });
             })
         },
         || {
             let governor = peer::<String>();
             nanos_per_call(threads, calls, |t, n| {
-                black_box(governor.check_key(&strings[nth(t, n) as usize])).expect("generous");
+                with_name(nth(t, n), |key| {
+                    black_box(governor.check_key(key)).expect("generous");
+                });
             })
         },
     );
@@ -256,69 +283,101 @@ fn limitador_check(report: &mut Report) {
     row(report, "check_string", 1, 1000, "limitador", &pair);
 }
 
-/// Resident memory of five million counters.
+/// Resident memory of five million counters, each side in a process of its own.
 fn memory(report: &mut Report) {
-    const KEYS: u64 = 5_000_000;
-    let before = resident_bytes();
-    let (limiter, rule) = ours(6_000_000);
-    for n in 0..KEYS {
-        limiter.check(&rule, limiter.identity(&n), 1).expect("generous");
-    }
-    let ours = (resident_bytes() - before) as f64 / KEYS as f64;
-    drop(limiter);
-    let before = resident_bytes();
-    let governor = peer::<u64>();
-    for n in 0..KEYS {
-        governor.check_key(&n).expect("generous");
-    }
-    let peer = (resident_bytes() - before) as f64 / KEYS as f64;
+    let of = |side: &str| {
+        let program = std::env::current_exe().expect("this program");
+        let output = std::process::Command::new(program).args(["limiter", side]).output();
+        let text = String::from_utf8(output.expect("ran").stdout).expect("a number");
+        text.trim().parse::<f64>().expect("a number")
+    };
     report.row(&[
         ("bench", "memory".into()),
-        ("keys", KEYS.into()),
-        ("bytes_per_key", ours.into()),
+        ("keys", MEMORY_KEYS.into()),
+        ("bytes_per_key", of("memory-ours").into()),
         ("peer", "governor".into()),
-        ("peer_bytes_per_key", peer.into()),
+        ("peer_u64_bytes_per_key", of("memory-governor-u64").into()),
+        ("peer_string_bytes_per_key", of("memory-governor-string").into()),
     ]);
 }
 
-/// Ten million newcomers against a store of a million, beside one who was there before.
-fn flood(report: &mut Report) {
-    const CAP: u64 = MILLION;
-    let (limiter, rule) = ours(CAP);
-    let old = limiter.identity("here before");
-    let resident = || {
-        nanos_per_call(1, CALLS / 10, |_, _| {
-            black_box(limiter.check(&rule, old, 1)).expect("generous");
-        })
-    };
-    resident();
-    let alone = median((0..ROUNDS).map(|_| resident()));
-    let mut most = 0;
-    let flooding = std::sync::atomic::AtomicBool::new(true);
-    let beside = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let newcomers = nanos_per_call(1, 10 * MILLION, |_, n| {
-                black_box(limiter.check(&rule, limiter.identity(&n), 1)).expect("generous");
-            });
-            flooding.store(false, std::sync::atomic::Ordering::Relaxed);
-            newcomers
-        });
-        let mut measured = Vec::new();
-        while flooding.load(std::sync::atomic::Ordering::Relaxed) {
-            measured.push(resident());
-            most = most.max(limiter.stats().held);
+const MEMORY_KEYS: u64 = 5_000_000;
+
+/// One side of [`memory`]; prints its figure.
+pub fn memory_of(side: &str) -> bool {
+    let before = resident_bytes();
+    let print = || println!("{}", (resident_bytes() - before) as f64 / MEMORY_KEYS as f64);
+    match side {
+        "memory-ours" => {
+            let (limiter, rule) = ours(6_000_000);
+            for n in 0..MEMORY_KEYS {
+                limiter.check(&rule, limiter.identity(&n), 1).expect("generous");
+            }
+            print();
         }
-        median(measured.into_iter())
-    });
-    report.row(&[
-        ("bench", "flood".into()),
-        ("keys", (10 * MILLION).into()),
-        ("cap", CAP.into()),
-        ("most_held", most.into()),
-        ("overflowed", limiter.stats().overflowed.into()),
-        ("tracked_alone_ns", alone.into()),
-        ("tracked_beside_flood_ns", beside.into()),
-    ]);
+        "memory-governor-u64" => {
+            let governor = peer::<u64>();
+            for n in 0..MEMORY_KEYS {
+                governor.check_key(&n).expect("generous");
+            }
+            print();
+        }
+        "memory-governor-string" => {
+            let governor = peer::<String>();
+            for n in 0..MEMORY_KEYS {
+                with_name(n, |key| governor.check_key(key).expect("generous"));
+            }
+            print();
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Ten million newcomers against a store of a million, beside one who was there before: once where
+/// counters are soon full again and evicted, once where nothing can be evicted.
+fn flood(report: &mut Report) {
+    let slow = Limit::token_bucket(Rate::per_day(1)).burst(1_000_000_000).build();
+    for (bench, limit) in [("flood", generous()), ("flood_full", slow.expect("good figures"))] {
+        let limiter = Limiter::with_clock(SystemClock::new(), MILLION as usize);
+        let rule = limiter.define("bench", limit);
+        let old = limiter.identity("here before");
+        let resident = || {
+            nanos_per_call(1, CALLS / 10, |_, _| {
+                black_box(limiter.check(&rule, old, 1)).expect("generous");
+            })
+        };
+        resident();
+        let alone = median((0..ROUNDS).map(|_| resident()));
+        let mut most = 0;
+        let flooding = AtomicBool::new(true);
+        let (beside, newcomer) = std::thread::scope(|scope| {
+            let flood = scope.spawn(|| {
+                let newcomers = nanos_per_call(1, 10 * MILLION, |_, n| {
+                    black_box(limiter.check(&rule, limiter.identity(&n), 1)).expect("generous");
+                });
+                flooding.store(false, Relaxed);
+                newcomers
+            });
+            let mut measured = Vec::new();
+            while flooding.load(Relaxed) {
+                measured.push(resident());
+                most = most.max(limiter.stats().held);
+            }
+            (median(measured.into_iter()), flood.join().expect("no panic"))
+        });
+        report.row(&[
+            ("bench", bench.into()),
+            ("keys", (10 * MILLION).into()),
+            ("cap", MILLION.into()),
+            ("most_held", most.into()),
+            ("evicted", limiter.stats().evicted.into()),
+            ("overflowed", limiter.stats().overflowed.into()),
+            ("newcomer_ns", newcomer.into()),
+            ("tracked_alone_ns", alone.into()),
+            ("tracked_beside_flood_ns", beside.into()),
+        ]);
+    }
 }
 
 /// A billion decisions at an awkward rate, against what arithmetic says.

@@ -2,8 +2,9 @@
 
 use tollgate_core::{Algorithm, Flat, Form, Limit, Log, Refusal, SlidingLog, State, Time};
 
-use crate::chain::{Charge, join_log, split_log};
-use crate::table::{Slot, Table};
+use crate::chain::{join_log, split_log};
+use crate::slots::{Place, Slot};
+use crate::table::Table;
 
 /// A slot together with the steps that understand it.
 pub(crate) enum Cell<'t> {
@@ -13,9 +14,9 @@ pub(crate) enum Cell<'t> {
 
 impl<'t> Cell<'t> {
     #[inline]
-    pub(crate) fn new(table: &'t mut Table, slot: usize, limit: &'t Limit) -> Cell<'t> {
+    pub(crate) fn new(table: &'t mut Table, slot: Place, limit: &'t Limit) -> Cell<'t> {
         match limit.form() {
-            Form::Flat(flat) => Cell::Flat(flat, table.slot_mut(slot)),
+            Form::Flat(flat) => Cell::Flat(flat, table.slot(slot)),
             Form::Log(steps) => {
                 let (slot, log) = table.slot_and_log(slot);
                 Cell::Log(steps, slot, log)
@@ -44,36 +45,6 @@ impl<'t> Cell<'t> {
                 steps.charge(log, cost, now);
                 slot.set_state(log_state(steps.renewed_at(log)));
             }
-        }
-    }
-
-    /// Charges if it passes; otherwise tells why not.
-    #[inline]
-    pub(crate) fn take(&mut self, cost: u64, now: Time) -> Option<Refusal> {
-        match self {
-            Cell::Flat(flat, slot) => {
-                let mut state = slot.state();
-                let refusal = flat.take(&mut state, cost, now);
-                if refusal.is_none() {
-                    slot.set_state(state);
-                }
-                refusal
-            }
-            Cell::Log(..) => {
-                let refusal = self.refusal(cost, now);
-                if refusal.is_none() {
-                    self.charge(cost, now);
-                }
-                refusal
-            }
-        }
-    }
-
-    /// Undoes a charge nobody has seen.
-    pub(crate) fn put_back(&mut self, charge: &Charge<'_>) {
-        match self {
-            Cell::Flat(_, slot) => slot.set_state(charge.found.state()),
-            Cell::Log(..) => self.give_back(charge.cost, charge.seen.state(), Time::EPOCH),
         }
     }
 

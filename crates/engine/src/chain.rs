@@ -31,8 +31,7 @@ pub enum Strategy {
 pub struct Charge<'r> {
     pub(crate) rule: &'r Rule,
     key: Bits,
-    /// The counter as the decision found it, and as it left it.
-    pub(crate) found: Bits,
+    /// The counter as the decision left it.
     pub(crate) seen: Bits,
     pub(crate) cost: u64,
     /// Nanoseconds to wait: 0 if it passes, `u64::MAX` if it never does.
@@ -65,6 +64,26 @@ impl Bits {
     }
 }
 
+/// Rules that have taken the place of a charge's own, because its counter is already theirs. Boxed: next
+/// to no chain has any.
+#[derive(Debug, Default)]
+#[allow(clippy::box_collection, reason = "one word to set up and to drop, for every request")]
+pub(crate) struct Successors(Option<Box<Vec<Arc<Rule>>>>);
+
+impl Successors {
+    /// Adds one, and tells its number, counted from 1.
+    pub(crate) fn add(&mut self, rule: Arc<Rule>) -> u16 {
+        let all = self.0.get_or_insert_default();
+        all.push(rule);
+        all.len() as u16
+    }
+
+    fn get(&self, nth: u16) -> &Rule {
+        let all = self.0.as_deref().map(Vec::as_slice).unwrap_or_default();
+        &all[usize::from(nth) - 1]
+    }
+}
+
 /// How far a charge has come in finding room for a counter it does not have yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -83,7 +102,6 @@ impl<'r> Charge<'r> {
         Charge {
             rule,
             key: Bits::of(State::from_bits(rule.key(identity))),
-            found: Bits([0; 2]),
             seen: Bits([0; 2]),
             cost: 1,
             refused_for: 0,
@@ -146,10 +164,13 @@ impl<'r> Charge<'r> {
 
     /// The rule whose figures decide.
     #[inline]
-    pub(crate) fn rule<'c>(&'c self, successors: &'c [Arc<Rule>]) -> &'c Rule {
+    pub(crate) fn rule<'c>(&self, successors: &'c Successors) -> &'c Rule
+    where
+        'r: 'c,
+    {
         match self.successor {
             0 => self.rule,
-            nth => &successors[usize::from(nth) - 1],
+            nth => successors.get(nth),
         }
     }
 }
@@ -192,8 +213,7 @@ impl Verdict {
 #[derive(Debug, Default)]
 pub struct Chain<'r> {
     pub(crate) charges: SmallVec<[Charge<'r>; SHORT]>,
-    /// Rules that have taken the place of a charge's own, because its counter is already theirs.
-    pub(crate) successors: Vec<Arc<Rule>>,
+    pub(crate) successors: Successors,
     pub(crate) decided_at: Time,
 }
 

@@ -5,16 +5,15 @@
 //! unlocks. So a decision is one point in time for everybody (linearizable), a refused request has written
 //! nothing, and nobody can see, or be refused by, a charge that is taken back.
 
-use std::sync::Arc;
-
-use tollgate_core::{Algorithm, Form, Refusal, State, Time};
+use tollgate_core::{Algorithm, Flat, Form, Limit, Refusal, State, Time};
 
 use crate::cell::Cell;
-use crate::chain::{Bits, Chain, Charge, Room, Verdict, join_log};
+use crate::chain::{Bits, Chain, Charge, Room, Successors, Verdict, join_log};
 use crate::locked::Locked;
 use crate::rules::{Found, Rules};
+use crate::slots::{Place, Slot};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, RwLock, lock};
-use crate::table::{Slot, Table};
+use crate::table::Table;
 use crate::{Identity, Rule};
 
 #[derive(Debug)]
@@ -47,8 +46,9 @@ enum Hitch {
     Full(usize),
 }
 
-/// A shard holds about this many counters when the store is full: few enough to look through at once.
-const SHARD_KEYS: usize = 1024;
+/// A shard holds about this many counters when the store is full: few enough to look through at once,
+/// enough for some chunks.
+const SHARD_KEYS: usize = 2048;
 
 impl Counters {
     pub(crate) fn new(max_keys: usize) -> Counters {
@@ -86,26 +86,22 @@ impl Counters {
         let mut table = self.table_of(key);
         if let Form::Flat(flat) = rule.limit().form() {
             match table.find(key) {
-                Ok(index) if table.slot(index).rule == rule.id => {
-                    let slot = table.slot_mut(index);
-                    let mut state = slot.state();
-                    let refusal = flat.take(&mut state, cost, now);
-                    if refusal.is_none() {
-                        slot.set_state(state);
+                Ok(place) => {
+                    let slot = table.slot(place);
+                    if slot.rule == rule.id {
+                        let mut state = slot.state();
+                        let refusal = flat.take(&mut state, cost, now);
+                        if refusal.is_none() {
+                            slot.set_state(state);
+                        }
+                        return refusal;
                     }
-                    return refusal;
                 }
-                Err(index) if cost > 0 && self.held.load(Relaxed) < self.max_keys => {
-                    let mut slot = Slot::new(key, rule.id);
-                    let mut state = State::NEW;
-                    let refusal = flat.take(&mut state, cost, now);
-                    if refusal.is_none() {
-                        slot.set_state(state);
-                        self.add(&mut table, index, slot, flat.renewed_at(&state));
-                    }
-                    return refusal;
+                Err(place) if cost > 0 && self.held.load(Relaxed) < self.max_keys => {
+                    let slot = Slot::new(key, rule.id);
+                    return self.check_new(&mut table, place, slot, flat, cost, now);
                 }
-                _ => {}
+                Err(_) => {}
             }
         }
         drop(table);
@@ -113,10 +109,30 @@ impl Counters {
     }
 
     /// Adds a counter that is to be renewed at `renewed_at`, and tells where it is.
-    fn add(&self, table: &mut Table, index: usize, slot: Slot, renewed_at: Time) -> usize {
+    fn add(&self, table: &mut Table, place: Place, slot: Slot, renewed_at: Time) -> Place {
         self.held.fetch_add(1, Relaxed);
         self.note_renewal(slot.key, renewed_at);
-        table.insert(index, slot)
+        table.insert(place, slot)
+    }
+
+    /// Charges a counter that is not there yet, if it passes.
+    #[inline(never)]
+    fn check_new(
+        &self,
+        table: &mut Table,
+        place: Place,
+        mut slot: Slot,
+        flat: &Flat,
+        cost: u64,
+        now: Time,
+    ) -> Option<Refusal> {
+        let mut state = State::NEW;
+        let refusal = flat.take(&mut state, cost, now);
+        if refusal.is_none() {
+            slot.set_state(state);
+            self.add(table, place, slot, flat.renewed_at(&state));
+        }
+        refusal
     }
 
     #[cold]
@@ -137,7 +153,7 @@ impl Counters {
                 Ok(()) => return Verdict::Admitted,
                 Err(Hitch::Refused) => return self.settle(chain, &mut locked, now),
                 Err(Hitch::Full(index)) => {
-                    undo(chain, &mut locked);
+                    undo(chain, &mut locked, now);
                     drop(locked);
                     self.find_room(&mut chain.charges[index], now);
                 }
@@ -183,25 +199,30 @@ impl Counters {
     fn take_found(
         &self,
         table: &mut Table,
-        slot: usize,
+        slot: Place,
         charge: &mut Charge<'_>,
-        successors: &mut Vec<Arc<Rule>>,
+        successors: &mut Successors,
         blocked: bool,
         now: Time,
     ) {
-        (charge.is_new, charge.is_charged) = (false, false);
+        charge.is_new = false;
         if table.slot(slot).rule != charge.rule.id {
-            self.reconcile(table.slot_mut(slot), charge, successors, now);
+            self.reconcile(table.slot(slot), charge, successors, now);
         }
-        let mut cell = Cell::new(table, slot, charge.rule(successors).limit());
-        let found = cell.seen(now);
-        let refusal =
-            if blocked { cell.refusal(charge.cost, now) } else { cell.take(charge.cost, now) };
-        let is_charged = refusal.is_none() && !blocked && charge.cost > 0;
-        let seen = if is_charged { cell.seen(now) } else { found };
+        let limit = charge.rule(successors).limit();
+        let Form::Flat(flat) = limit.form() else {
+            return take_log(table, slot, charge, limit, blocked, now);
+        };
+        let slot = table.slot(slot);
+        let mut state = slot.state();
+        let refusal = match blocked {
+            false => flat.take(&mut state, charge.cost, now),
+            true => flat.refusal(&state, charge.cost, now),
+        };
+        slot.set_state(state);
         charge.set_refusal(refusal);
-        (charge.found, charge.seen, charge.is_charged) =
-            (Bits::of(found), Bits::of(seen), is_charged);
+        charge.is_charged = refusal.is_none() && !blocked && charge.cost > 0;
+        charge.seen = Bits::of(state);
     }
 
     /// Asks a limit under which the identity has no counter yet; `false` if there is no room for one.
@@ -238,8 +259,8 @@ impl Counters {
         };
         for charge in chain.charges.iter_mut().filter(new) {
             let table = locked.table(charge);
-            let slot = table.find(charge.key()).unwrap_or_else(|index| {
-                self.add(table, index, Slot::new(charge.key(), charge.rule.id), Time::MAX)
+            let slot = table.find(charge.key()).unwrap_or_else(|place| {
+                self.add(table, place, Slot::new(charge.key(), charge.rule.id), Time::MAX)
             });
             let mut cell = Cell::new(table, slot, charge.rule.limit());
             cell.charge(charge.cost, now);
@@ -255,7 +276,7 @@ impl Counters {
         if verdict.is_admitted() {
             self.add_new(chain, locked, now);
         } else {
-            undo(chain, locked);
+            undo(chain, locked, now);
         }
         verdict
     }
@@ -325,7 +346,7 @@ impl Counters {
         &self,
         slot: &mut Slot,
         charge: &mut Charge<'_>,
-        successors: &mut Vec<Arc<Rule>>,
+        successors: &mut Successors,
         now: Time,
     ) {
         let found = self.rules.read().reconcile(charge.rule, slot.rule, slot.state(), now);
@@ -333,8 +354,7 @@ impl Counters {
             Found::Carried(state) => (charge.rule.id, state),
             Found::Newer(rule, state) => {
                 let id = rule.id;
-                successors.push(rule);
-                charge.successor = successors.len() as u16;
+                charge.successor = successors.add(rule);
                 (id, state)
             }
         };
@@ -343,16 +363,37 @@ impl Counters {
     }
 }
 
-/// Puts back what a chain was charged that does not pass after all, while it is still locked.
+/// Puts back what a chain was charged that does not pass after all, while it is still locked: at the same
+/// moment, a charge given back leaves no trace.
 #[cold]
-fn undo(chain: &mut Chain<'_>, locked: &mut Locked<'_>) {
-    // Backwards: a counter charged twice is left as the first charge found it.
+fn undo(chain: &mut Chain<'_>, locked: &mut Locked<'_>, now: Time) {
     for charge in chain.charges.iter_mut().rev().filter(|charge| charge.is_charged) {
         let table = locked.table(charge);
         if let Ok(slot) = table.find(charge.key()) {
-            let limit = charge.rule(&chain.successors).limit();
-            Cell::new(table, slot, limit).put_back(charge);
+            let mut cell = Cell::new(table, slot, charge.rule(&chain.successors).limit());
+            cell.give_back(charge.cost, charge.seen.state(), now);
+            charge.seen = Bits::of(cell.seen(now));
         }
-        (charge.seen, charge.is_charged) = (charge.found, false);
+        charge.is_charged = false;
     }
+}
+
+/// [`Counters::take_found`] for a log.
+#[cold]
+fn take_log(
+    table: &mut Table,
+    slot: Place,
+    charge: &mut Charge<'_>,
+    limit: &Limit,
+    blocked: bool,
+    now: Time,
+) {
+    let mut cell = Cell::new(table, slot, limit);
+    let refusal = cell.refusal(charge.cost, now);
+    charge.is_charged = refusal.is_none() && !blocked && charge.cost > 0;
+    if charge.is_charged {
+        cell.charge(charge.cost, now);
+    }
+    charge.set_refusal(refusal);
+    charge.seen = Bits::of(cell.seen(now));
 }

@@ -12,8 +12,9 @@ use tollgate_core::Time;
 use crate::chain::{Charge, Room};
 use crate::counters::Counters;
 use crate::identity::Identity;
+use crate::slots::RuleId;
 use crate::sync::{Ordering::Relaxed, lock};
-use crate::table::{RuleId, Table};
+use crate::table::Table;
 
 /// Who is charged for identities without a counter of their own.
 const OVERFLOW: Identity = Identity(u128::from_be_bytes(*b"overflow counter"));
@@ -23,7 +24,7 @@ const BELIEVED_FOR: Duration = Duration::from_secs(1);
 
 /// How many shards are looked through for one newcomer; the next one goes on from there, because
 /// looking through a shard tells when it is worth looking again.
-const SHARDS_AT_ONCE: usize = 16;
+const SHARDS_AT_ONCE: usize = 8;
 
 impl Counters {
     /// Whether one more counter may be added to this table.

@@ -59,7 +59,8 @@ impl Seed {
         let mut add = |block: usize, x: u64, y: u64| {
             for (half, sum) in sums.iter_mut().enumerate() {
                 let key = &self.words[2 * (block + half)..];
-                let product = u128::from(x.wrapping_add(key[0])) * u128::from(y.wrapping_add(key[1]));
+                let product =
+                    u128::from(x.wrapping_add(key[0])) * u128::from(y.wrapping_add(key[1]));
                 *sum = sum.wrapping_add(product);
             }
         };

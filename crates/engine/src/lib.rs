@@ -40,6 +40,7 @@ mod limiter;
 mod locked;
 mod queue;
 mod rules;
+mod slots;
 mod sync;
 mod table;
 mod three_tier;

@@ -11,7 +11,9 @@ pub(crate) const SHORT: usize = 8;
 /// The tables of all counters of a chain. Unlocked when dropped.
 pub(crate) struct Locked<'c> {
     few: [Option<MutexGuard<'c, Table>>; SHORT],
-    more: Vec<MutexGuard<'c, Table>>,
+    /// Boxed: next to no chain has any.
+    #[allow(clippy::box_collection, reason = "one word to set up and to drop, for every request")]
+    more: Option<Box<Vec<MutexGuard<'c, Table>>>>,
 }
 
 impl<'c> Locked<'c> {
@@ -26,14 +28,21 @@ impl<'c> Locked<'c> {
         for charge in &mut *charges {
             charge.shard = counters.shard_of(charge.key()) as u32;
         }
-        let mut locked = Locked { few: [const { None }; SHORT], more: Vec::new() };
+        let mut locked = Locked { few: [const { None }; SHORT], more: None };
         let mut taken = 0;
+        // Which shards are locked, by the last bits of their numbers: mostly enough to know.
+        let mut bits = 0u64;
         for index in 0..charges.len() {
-            let (earlier, rest) = charges.split_at_mut(index);
-            let charge = &mut rest[0];
-            if let Some(same) = earlier.iter().find(|other| other.shard == charge.shard) {
-                charge.guard = same.guard;
-            } else if taken < SHORT
+            let bit = 1 << (charges[index].shard % 64);
+            if bits & bit != 0
+                && let Some(guard) = guard_of_same_shard(charges, index)
+            {
+                charges[index].guard = guard;
+                continue;
+            }
+            bits |= bit;
+            let charge = &mut charges[index];
+            if taken < SHORT
                 && let Some(guard) = try_lock(&counters.shards[charge.shard as usize].table)
             {
                 charge.guard = taken as u16;
@@ -54,7 +63,7 @@ impl<'c> Locked<'c> {
         shards.dedup();
         let mut guards = shards.iter().map(|shard| lock(&counters.shards[*shard as usize].table));
         let few = std::array::from_fn(|_| guards.next());
-        let more = guards.collect();
+        let more = Some(Box::new(guards.collect()));
         for charge in charges {
             let nth = shards.binary_search(&charge.shard).expect("every charge's shard is locked");
             charge.guard = nth as u16;
@@ -68,7 +77,16 @@ impl<'c> Locked<'c> {
         let nth = usize::from(charge.guard);
         match self.few.get_mut(nth) {
             Some(place) => place.as_mut().expect("every charge was told a table that is locked"),
-            None => &mut self.more[nth - SHORT],
+            None => {
+                let more = self.more.as_mut().expect("a charge was told of more tables than few");
+                &mut more[nth - SHORT]
+            }
         }
     }
+}
+
+#[cold]
+fn guard_of_same_shard(charges: &[Charge<'_>], index: usize) -> Option<u16> {
+    let same = charges[..index].iter().find(|other| other.shard == charges[index].shard);
+    same.map(|charge| charge.guard)
 }

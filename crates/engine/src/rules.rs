@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use tollgate_core::{Algorithm, Form, Limit, Rate, State, Time};
 
 use crate::identity::{Identity, Seed};
-use crate::table::RuleId;
+use crate::slots::RuleId;
 
 /// A limit where it stands: what counters are charged under.
 ///

@@ -3,50 +3,17 @@
 //! Slots are kept in the order of their hash, each at its home (`hash · buckets / 2³²`) or behind the slots
 //! that were there first: linear probing in Robin Hood order. A search therefore ends at the first
 //! larger hash, a miss costs no more than a hit, and growing is one pass that keeps the order. That
-//! allows a load of 7/8 and growth by a sixth, where a table that doubles would be half empty on
-//! average: 36 bytes a slot become about 45 bytes a counter.
+//! allows a load of 7/8 and growth by a chunk at a time, where a table that doubles would be half empty on
+//! average: 36 bytes a slot become about 43 bytes a counter.
 
 use std::collections::HashMap;
 
-use tollgate_core::{Log, State};
+use tollgate_core::Log;
 
-/// The number of a rule among all that slots may have been written under; 0 is none.
-pub(crate) type RuleId = u32;
+use crate::slots::{Place, RuleId, Slot, Slots};
 
-const EMPTY: RuleId = 0;
-
-/// Packed to 36 bytes: with its alignment of 16 a `u128` would make it 48.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, packed(4))]
-pub(crate) struct Slot {
-    pub(crate) key: u128,
-    /// For a log, only the moment it is renewed.
-    state: u128,
-    pub(crate) rule: RuleId,
-}
-
-impl Slot {
-    const VACANT: Slot = Slot { key: 0, state: 0, rule: EMPTY };
-
-    pub(crate) fn new(key: u128, rule: RuleId) -> Slot {
-        Slot { key, state: 0, rule }
-    }
-
-    #[inline]
-    pub(crate) fn state(&self) -> State {
-        State::from_bits(self.state)
-    }
-
-    #[inline]
-    pub(crate) fn set_state(&mut self, state: State) {
-        self.state = state.to_bits();
-    }
-
-    #[inline]
-    fn is_vacant(&self) -> bool {
-        self.rule == EMPTY
-    }
-}
+/// Slots that are nobody's home, for those that find theirs taken near the end.
+const OVERHANG: usize = 16;
 
 /// The part of a key that orders slots; the top 32 bits have chosen the shard.
 #[inline]
@@ -57,8 +24,8 @@ fn rank(key: u128) -> u32 {
 /// The counters of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// `buckets` slots, and behind them as many as the last homes' overhang needs.
-    slots: Vec<Slot>,
+    slots: Slots,
+    /// How many homes there are: fewer than slots, because the last homes need some behind them.
     buckets: u32,
     len: u32,
     /// Logs have no flat state.
@@ -77,71 +44,91 @@ impl Table {
 
     /// Where the key is, or where it would be inserted.
     #[inline]
-    pub(crate) fn find(&self, key: u128) -> Result<usize, usize> {
-        let mut index = self.home(key);
-        while let Some(slot) = self.slots.get(index) {
-            if slot.is_vacant() || rank(slot.key) > rank(key) {
-                return Err(index);
+    pub(crate) fn find(&self, key: u128) -> Result<Place, Place> {
+        let mut place = Place::of(self.home(key));
+        loop {
+            let run = self.slots.run(place);
+            for (ahead, slot) in run.iter().enumerate() {
+                if slot.key == key && !slot.is_vacant() {
+                    return Ok(place.offset_by(ahead));
+                }
+                if slot.is_vacant() || rank(slot.key) > rank(key) {
+                    return Err(place.offset_by(ahead));
+                }
             }
-            if slot.key == key {
-                return Ok(index);
+            // On in the next chunk, which is rare.
+            place = Place::of(place.index() + run.len());
+            if run.is_empty() {
+                return Err(place);
             }
-            index += 1;
         }
-        Err(index)
     }
 
     #[inline]
-    pub(crate) fn slot(&self, index: usize) -> &Slot {
-        &self.slots[index]
-    }
-
-    #[inline]
-    pub(crate) fn slot_mut(&mut self, index: usize) -> &mut Slot {
-        &mut self.slots[index]
+    pub(crate) fn slot(&mut self, place: Place) -> &mut Slot {
+        self.slots.at(place)
     }
 
     /// Adds a slot whose key is not in the table, where [`find`](Table::find) would have it, and tells where
     /// that is now.
-    pub(crate) fn insert(&mut self, mut index: usize, slot: Slot) -> usize {
+    pub(crate) fn insert(&mut self, mut place: Place, slot: Slot) -> Place {
         if (self.len + 1) * 8 > self.buckets * 7 {
-            self.rebuild(self.buckets + self.buckets / 6 + 8);
-            index = match self.find(slot.key) {
-                Ok(index) | Err(index) => index,
-            };
+            self.grow();
+            place = self.place_of(slot.key);
         }
-        self.make_gap(index);
-        self.slots[index] = slot;
-        self.len += 1;
-        index
-    }
-
-    /// Moves everything from `index` to the next vacant slot back by one.
-    fn make_gap(&mut self, index: usize) {
-        let vacant = self.slots[index..].iter().position(Slot::is_vacant);
-        let vacant = vacant.map_or(self.slots.len(), |ahead| index + ahead);
+        let mut vacant = self.next_vacant(place);
         if vacant == self.slots.len() {
-            self.slots.push(Slot::VACANT);
+            // The overhang is used up, which happens only by bad luck.
+            self.grow();
+            place = self.place_of(slot.key);
+            vacant = self.next_vacant(place);
         }
-        self.slots.copy_within(index..vacant, index + 1);
+        self.slots.shift_up(place.index(), vacant);
+        *self.slots.at(place) = slot;
+        self.len += 1;
+        place
     }
 
-    /// Removes the slot at `index`, and its log.
-    pub(crate) fn remove(&mut self, index: usize) {
-        self.forget_log(self.slots[index].key);
-        let behind = index + 1;
-        let displaced = (behind..self.slots.len())
-            .take_while(|&i| !self.slots[i].is_vacant() && self.home(self.slots[i].key) < i)
-            .count();
-        self.slots.copy_within(behind..behind + displaced, index);
-        self.slots[index + displaced] = Slot::VACANT;
+    fn place_of(&self, key: u128) -> Place {
+        match self.find(key) {
+            Ok(place) | Err(place) => place,
+        }
+    }
+
+    fn next_vacant(&self, place: Place) -> usize {
+        let run = self.slots.run(place);
+        let mut index = place.index();
+        match run.iter().position(Slot::is_vacant) {
+            Some(ahead) => index + ahead,
+            None => {
+                index += run.len();
+                while self.slots.get(index).is_some_and(|slot| !slot.is_vacant()) {
+                    index += 1;
+                }
+                index
+            }
+        }
+    }
+
+    /// Removes a slot, and its log.
+    pub(crate) fn remove(&mut self, place: Place) {
+        let key = self.slots.at(place).key;
+        self.forget_log(key);
+        let mut gap = place.index();
+        while let Some(&next) = self.slots.get(gap + 1)
+            && !next.is_vacant()
+            && self.home(next.key) <= gap
+        {
+            *self.slots.at(Place::of(gap)) = next;
+            gap += 1;
+        }
+        *self.slots.at(Place::of(gap)) = Slot::VACANT;
         self.len -= 1;
     }
 
     /// Keeps the slots that `keep` wants, after it may have changed them, and gives memory back where
     /// many went. Tells how many went.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Slot) -> bool) -> usize {
-        let before = self.len;
         let mut gone = Vec::new();
         for slot in self.slots.iter_mut().filter(|slot| !slot.is_vacant()) {
             if !keep(slot) {
@@ -152,35 +139,47 @@ impl Table {
         if gone.is_empty() {
             return 0;
         }
-        for key in &gone {
-            self.forget_log(*key);
-        }
+        gone.iter().for_each(|key| self.forget_log(*key));
         self.len -= gone.len() as u32;
-        // Gaps may cut slots off from their homes: the order is restored in any case.
-        let needed = self.len + self.len / 4 + 4;
-        self.rebuild(if needed < self.buckets / 2 { needed } else { self.buckets });
-        (before - self.len) as usize
+        self.lay_out_anew();
+        gone.len()
     }
 
-    /// Lays all slots out anew over `buckets`.
-    fn rebuild(&mut self, buckets: u32) {
-        let mut slots = Vec::with_capacity(buckets as usize + 8);
-        let old = std::mem::take(&mut self.slots);
-        self.buckets = buckets;
-        for slot in old.into_iter().filter(|slot| !slot.is_vacant()) {
-            let home = self.home(slot.key);
-            if slots.len() < home {
-                slots.resize(home, Slot::VACANT);
-            }
-            slots.push(slot);
+    /// Adds a chunk, and spreads all slots over it.
+    fn grow(&mut self) {
+        self.slots.add_chunk();
+        self.buckets = (self.slots.len() - OVERHANG) as u32;
+        let (mut places, mut next) = (Vec::with_capacity(self.len as usize), 0);
+        for (index, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_vacant()) {
+            let place = self.home(slot.key).max(next);
+            places.push((index as u32, place as u32));
+            next = place + 1;
         }
-        slots.resize(slots.len().max(buckets as usize), Slot::VACANT);
-        self.slots = slots;
+        if next > self.slots.len() {
+            // Too many near the end, which happens only by bad luck.
+            return self.grow();
+        }
+        // With more homes nobody comes to stand further ahead, so moving the last one first
+        // overwrites nobody.
+        for (from, to) in places.into_iter().rev() {
+            let slot = std::mem::replace(self.slots.at(Place::of(from as usize)), Slot::VACANT);
+            *self.slots.at(Place::of(to as usize)) = slot;
+        }
+    }
+
+    /// Builds the table from what is in it, as small as it may be.
+    fn lay_out_anew(&mut self) {
+        let old = std::mem::take(&mut self.slots);
+        (self.len, self.buckets) = (0, 0);
+        for slot in old.iter().filter(|slot| !slot.is_vacant()) {
+            let place = self.place_of(slot.key);
+            self.insert(place, *slot);
+        }
     }
 
     /// A slot and its log, made where there is none yet.
-    pub(crate) fn slot_and_log(&mut self, index: usize) -> (&mut Slot, &mut Log) {
-        let slot = &mut self.slots[index];
+    pub(crate) fn slot_and_log(&mut self, place: Place) -> (&mut Slot, &mut Log) {
+        let slot = self.slots.at(place);
         let log = self.logs.get_or_insert_default().entry(slot.key).or_default();
         (slot, log)
     }
@@ -213,6 +212,8 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use tollgate_core::State;
+
     use super::*;
 
     /// Keys that crowd into few homes, so that every case of displacement occurs.
@@ -244,7 +245,7 @@ mod tests {
                     Op::Insert(key) if !model.contains_key(&key) => {
                         let place = table.find(key).expect_err("not there yet");
                         let index = table.insert(place, Slot::new(key, 1 + i as u32));
-                        table.slot_mut(index).set_state(State::from_bits(i as u128));
+                        table.slot(index).set_state(State::from_bits(i as u128));
                         model.insert(key, (1 + i as u32, i as u128));
                     }
                     Op::Insert(_) => {}

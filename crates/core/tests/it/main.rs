@@ -7,6 +7,6 @@ mod give_back;
 mod laws;
 mod models;
 mod quotas;
-mod records;
 mod reconfigure;
+mod records;
 mod traces;
