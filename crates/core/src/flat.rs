@@ -44,8 +44,8 @@ impl Flat {
     }
 
     #[inline(never)]
-    fn take_from_window(&self, state: &mut State, cost: u64, now: Time) -> Option<Refusal> {
-        each!(self, steps => steps.take(state, cost, now))
+    fn take_from_window(&self, mut state: State, cost: u64, now: Time) -> (Option<Refusal>, State) {
+        (each!(self, steps => steps.take(&mut state, cost, now)), state)
     }
 }
 
@@ -67,7 +67,12 @@ impl Algorithm for Flat {
         match &self.0 {
             // By far the most common, and small enough to keep its state in registers.
             Steps::Meter(meter) => meter.take(state, cost, now),
-            _ => self.take_from_window(state, cost, now),
+            _ => {
+                // A copy, so that only it must live in memory.
+                let (refusal, next) = self.take_from_window(*state, cost, now);
+                *state = next;
+                refusal
+            }
         }
     }
 

@@ -147,14 +147,15 @@ impl Counters {
     #[inline]
     pub(crate) fn take(&self, chain: &mut Chain<'_>, now: Time) -> Verdict {
         chain.decided_at = now;
+        let mut locked = Locked::none();
         loop {
-            let mut locked = Locked::all(self, &mut chain.charges);
+            locked.lock(self, &mut chain.charges);
             match self.take_locked(chain, &mut locked, now) {
                 Ok(()) => return Verdict::Admitted,
                 Err(Hitch::Refused) => return self.settle(chain, &mut locked, now),
                 Err(Hitch::Full(index)) => {
                     undo(chain, &mut locked, now);
-                    drop(locked);
+                    locked.release();
                     self.find_room(&mut chain.charges[index], now);
                 }
             }
@@ -283,7 +284,8 @@ impl Counters {
 
     /// Gives back everything a chain was charged, at once for everybody.
     pub(crate) fn give_back(&self, chain: &mut Chain<'_>, now: Time) {
-        let mut locked = Locked::all(self, &mut chain.charges);
+        let mut locked = Locked::none();
+        locked.lock(self, &mut chain.charges);
         for charge in chain.charges.iter_mut().filter(|charge| charge.is_charged) {
             charge.is_charged = false;
             let table = locked.table(charge);

@@ -25,7 +25,7 @@ pub(crate) struct Seed {
     sip: SipHasher13,
 }
 
-/// Bytes up to this long are hashed by NH, longer ones by SipHash.
+/// Bytes up to this long are hashed by NH, longer ones by `SipHash`.
 const SHORT: usize = 128;
 
 impl Seed {
@@ -104,11 +104,10 @@ struct IdentityHasher<'s> {
 impl IdentityHasher<'_> {
     #[inline]
     fn absorb(&mut self, numbers: [u64; 2]) {
-        for half in 0..2 {
-            let (state, number) = (self.halves[half], numbers[half]);
-            let secret = self.seed.halves[half].rotate_left(32);
-            let product = u128::from(state ^ number) * u128::from(secret);
-            self.halves[half] = (product >> 64) as u64 ^ product as u64 ^ number.rotate_left(29);
+        let secrets = self.seed.halves.map(|secret| secret.rotate_left(32));
+        for ((half, number), secret) in self.halves.iter_mut().zip(numbers).zip(secrets) {
+            let product = u128::from(*half ^ number) * u128::from(secret);
+            *half = (product >> 64) as u64 ^ product as u64 ^ number.rotate_left(29);
         }
     }
 }

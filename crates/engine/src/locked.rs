@@ -17,6 +17,12 @@ pub(crate) struct Locked<'c> {
 }
 
 impl<'c> Locked<'c> {
+    /// Nothing locked yet.
+    #[inline]
+    pub(crate) fn none() -> Locked<'c> {
+        Locked { few: [const { None }; SHORT], more: None }
+    }
+
     /// Locks every shard that the charges' counters are in, once each, and tells each charge which table
     /// is its own.
     ///
@@ -24,16 +30,14 @@ impl<'c> Locked<'c> {
     /// matter. If one is not, all are released and waited for in ascending order, so that no two chains
     /// wait for each other.
     #[inline]
-    pub(crate) fn all(counters: &'c Counters, charges: &mut [Charge<'_>]) -> Locked<'c> {
-        for charge in &mut *charges {
-            charge.shard = counters.shard_of(charge.key()) as u32;
-        }
-        let mut locked = Locked { few: [const { None }; SHORT], more: None };
+    pub(crate) fn lock(&mut self, counters: &'c Counters, charges: &mut [Charge<'_>]) {
         let mut taken = 0;
         // Which shards are locked, by the last bits of their numbers: mostly enough to know.
         let mut bits = 0u64;
         for index in 0..charges.len() {
-            let bit = 1 << (charges[index].shard % 64);
+            let shard = counters.shard_of(charges[index].key());
+            charges[index].shard = shard as u32;
+            let bit = 1 << (shard % 64);
             if bits & bit != 0
                 && let Some(guard) = guard_of_same_shard(charges, index)
             {
@@ -41,34 +45,42 @@ impl<'c> Locked<'c> {
                 continue;
             }
             bits |= bit;
-            let charge = &mut charges[index];
-            if taken < SHORT
-                && let Some(guard) = try_lock(&counters.shards[charge.shard as usize].table)
+            if let Some(place) = self.few.get_mut(taken)
+                && let Some(guard) = try_lock(&counters.shards[shard].table)
             {
-                charge.guard = taken as u16;
-                locked.few[taken] = Some(guard);
+                *place = Some(guard);
+                charges[index].guard = taken as u16;
                 taken += 1;
             } else {
-                drop(locked);
-                return Locked::all_in_order(counters, charges);
+                return self.lock_in_order(counters, charges);
             }
         }
-        locked
     }
 
     #[cold]
-    fn all_in_order(counters: &'c Counters, charges: &mut [Charge<'_>]) -> Locked<'c> {
+    fn lock_in_order(&mut self, counters: &'c Counters, charges: &mut [Charge<'_>]) {
+        self.release();
+        for charge in &mut *charges {
+            charge.shard = counters.shard_of(charge.key()) as u32;
+        }
         let mut shards: Vec<u32> = charges.iter().map(|charge| charge.shard).collect();
         shards.sort_unstable();
         shards.dedup();
         let mut guards = shards.iter().map(|shard| lock(&counters.shards[*shard as usize].table));
-        let few = std::array::from_fn(|_| guards.next());
-        let more = Some(Box::new(guards.collect()));
+        for place in &mut self.few {
+            *place = guards.next();
+        }
+        self.more = Some(Box::new(guards.collect()));
         for charge in charges {
             let nth = shards.binary_search(&charge.shard).expect("every charge's shard is locked");
             charge.guard = nth as u16;
         }
-        Locked { few, more }
+    }
+
+    /// Unlocks everything.
+    pub(crate) fn release(&mut self) {
+        self.few = [const { None }; SHORT];
+        self.more = None;
     }
 
     /// The table of a charge's counter.

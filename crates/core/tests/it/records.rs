@@ -75,7 +75,7 @@ fn tiers_hold_what_their_table_says() {
 }
 
 /// Record 002: Retry-After is ceil((1 − tokens) / refillRate), to the millisecond where asked; record
-/// 003: an empty bucket's next token takes 1 / refill_rate.
+/// 003: an empty bucket's next token takes one refill rate's inverse.
 #[test]
 fn retry_after_is_the_time_the_missing_part_of_a_token_takes() {
     let mut counter = counter(Limit::token_bucket(Rate::per_second(4)).burst(1));
