@@ -5,6 +5,7 @@
 mod accepts;
 mod bounds;
 mod faults;
+mod judge;
 mod places;
 mod rendering;
 mod texts;
