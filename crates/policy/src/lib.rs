@@ -1,0 +1,46 @@
+//! The policy: what a person writes becomes what every request pays.
+//!
+//! This is the first half, the file. [`load`] takes bytes to a [`File`](shapes::File) in four steps, each of which
+//! tells all faults it finds with their line and column:
+//!
+//! ```text
+//! bytes ──source──▶ text ──parse──▶ tree of nodes ──validate──▶ valid tree ──de──▶ shapes
+//!                                                      ▲
+//!                                  shapes ──schema──▶ rules
+//! ```
+//!
+//! The shapes are the only place where a field is described. Their JSON Schema is what [`schema`] prints for
+//! editors and what the validator checks by, so neither can accept what the other refuses.
+//!
+//! Shapes carry no places. A later check, such as whether a tenant's parent exists, names its place by a
+//! [`Path`] and asks the [`Document`] where that stands.
+
+mod de;
+mod diagnostic;
+mod document;
+mod load;
+mod node;
+mod parse;
+mod path;
+mod render;
+mod scalar;
+mod schema;
+pub mod shapes;
+mod source;
+mod text;
+mod tree;
+mod validate;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Record, Severity};
+pub use document::Document;
+pub use load::{Loaded, load, load_fragment};
+pub use node::{Entry, Map, Node, Value};
+pub use path::{Path, Segment};
+pub use render::Style;
+pub use schema::schema;
+pub use source::{MAX_BYTES, Position, Source, Span};
+pub use text::{
+    AccessLog, Cidr, FilePath, HeaderName, Host, HttpUrl, Instant, KeyId, Label, ListenAddress,
+    Method, OperationName, PlanName, RedisPrefix, RedisUrl, RoutePath, Sha256, TenantId, TextError,
+    UpstreamName, UserName, ZoneName,
+};

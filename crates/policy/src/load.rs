@@ -1,0 +1,92 @@
+//! From bytes to a shape, or to everything that is wrong with them.
+
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::de::{ShapeError, Written};
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::document::Document;
+use crate::parse::parse;
+use crate::schema::{schema, schema_of};
+use crate::shapes::File;
+use crate::source::{Source, Span};
+use crate::validate::{Rules, UnknownKeyword, validate};
+
+/// A shape and the text it was read from.
+#[derive(Clone, Debug)]
+pub struct Loaded<T = File> {
+    /// What the text says.
+    pub value: T,
+    /// The text, to say where things stand in it.
+    pub document: Document,
+}
+
+/// Reads a configuration file. `name` is what diagnostics call it.
+///
+/// ```
+/// let loaded = tollgate_policy::load("tollgate.yaml", b"
+/// upstreams:
+///   api: { url: \"http://127.0.0.1:3000\" }
+/// routes:
+///   - { path: /*, upstream: api }
+/// ")?;
+/// assert_eq!(loaded.value.routes[0].upstream.as_str(), "api");
+///
+/// let faults = tollgate_policy::load("tollgate.yaml", b"
+/// tenants:
+///   - { id: acme, rate_limit: { sustaned: { rate: 0 } } }
+/// ").unwrap_err();
+/// let told: Vec<_> = faults.records().map(|r| (r.line, r.column, r.message)).collect();
+/// assert_eq!(told, [
+///     (3, 17, "`rate_limit` lacks `sustained`"),
+///     (3, 31, "unknown field `sustaned`, did you mean `sustained`?"),
+/// ]);
+/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// ```
+pub fn load(name: &str, text: &[u8]) -> Result<Loaded, Diagnostics> {
+    static RULES: LazyLock<Result<Rules, UnknownKeyword>> = LazyLock::new(|| Rules::of(&schema()));
+    read(name, text, RULES.as_ref())
+}
+
+/// Reads one shape, such as the tenant that an API call brings, by the same rules as the file it might stand in.
+pub fn load_fragment<T>(name: &str, text: &[u8]) -> Result<Loaded<T>, Diagnostics>
+where
+    T: JsonSchema + DeserializeOwned,
+{
+    read(name, text, Rules::of(&schema_of::<T>()).as_ref())
+}
+
+fn read<T: DeserializeOwned>(
+    name: &str,
+    text: &[u8],
+    rules: Result<&Rules, &UnknownKeyword>,
+) -> Result<Loaded<T>, Diagnostics> {
+    let source = match Source::read(name, text) {
+        Ok(source) => source,
+        Err((shown, fault)) => {
+            let mut faults = Diagnostics::new(shown);
+            faults.push(fault);
+            return Err(faults);
+        }
+    };
+    let mut faults = Diagnostics::new(source.clone());
+    let Some(root) = parse(&source, &mut faults) else { return Err(faults) };
+    match rules {
+        Ok(rules) => validate(rules, &source, &root, &mut faults),
+        Err(unknown) => faults.push(Diagnostic::error(Span::default(), unknown.to_string())),
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let value = T::deserialize(Written(&root)).map_err(ShapeError::into_parts);
+    let document = Document::new(source, root);
+    match value {
+        Ok(value) => Ok(Loaded { value, document }),
+        Err((path, message)) => {
+            faults.push(Diagnostic::error(document.span_of(&path), message));
+            Err(faults)
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Instants and time zones.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use schemars::JsonSchema;
+
+use super::{Right, Text, own_text, text_value};
+
+/// The IANA name of a time zone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(extend("format" = Self::FORMAT, "pattern" = Self::PATTERN))]
+pub struct ZoneName(Box<str>);
+
+impl Default for ZoneName {
+    fn default() -> ZoneName {
+        ZoneName("UTC".into())
+    }
+}
+
+impl Text for ZoneName {
+    const FORMAT: &'static str = "time-zone";
+    const PATTERN: &'static str = "^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$";
+
+    fn read(text: &str) -> Result<ZoneName, Right> {
+        let is_right = |b: u8| b.is_ascii_alphanumeric() || b"_+-".contains(&b);
+        let is_name = text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && text.split('/').all(|part| !part.is_empty() && part.bytes().all(is_right));
+        let zone = if is_name { TimeZone::get(text).ok() } else { None };
+        match zone {
+            Some(zone) if !zone.is_unknown() => Ok(ZoneName(text.into())),
+            _ => Err("write the IANA name of a time zone, such as `UTC` or `Europe/Vienna`".into()),
+        }
+    }
+}
+
+own_text!(ZoneName);
+
+/// An instant, as RFC 3339 writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(extend("format" = Self::FORMAT, "pattern" = Self::PATTERN))]
+pub struct Instant(#[schemars(with = "String")] Timestamp);
+
+impl Instant {
+    /// As a timestamp.
+    pub const fn timestamp(self) -> Timestamp {
+        self.0
+    }
+}
+
+impl Text for Instant {
+    const FORMAT: &'static str = "date-time";
+    const PATTERN: &'static str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\
+                                   (\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$";
+
+    fn read(text: &str) -> Result<Instant, Right> {
+        // The parser also reads forms that other programs do not.
+        let parsed = if is_rfc_3339(text) { text.parse().ok() } else { None };
+        parsed.map(Instant).ok_or_else(|| {
+            "write an instant with its zone, such as `2027-01-31T00:00:00Z` or \
+             `2027-01-31T00:00:00+01:00`"
+                .into()
+        })
+    }
+}
+
+fn is_rfc_3339(text: &str) -> bool {
+    let has_form = |text: &str, form: &str| {
+        text.len() == form.len()
+            && text.bytes().zip(form.bytes()).all(|(byte, wanted)| match wanted {
+                b'0' => byte.is_ascii_digit(),
+                _ => byte == wanted,
+            })
+    };
+    let Some((local, rest)) = text.split_at_checked(19) else { return false };
+    let zone = match rest.strip_prefix('.') {
+        Some(fraction) => {
+            let zone = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
+            if !(1..=9).contains(&(fraction.len() - zone.len())) {
+                return false;
+            }
+            zone
+        }
+        None => rest,
+    };
+    let is_offset = zone.starts_with(['+', '-']) && has_form(&zone[1..], "00:00");
+    has_form(local, "0000-00-00T00:00:00") && (zone == "Z" || is_offset)
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+text_value!(Instant);
