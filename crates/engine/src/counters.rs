@@ -19,6 +19,8 @@ use crate::{Identity, Rule};
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) shards: Box<[Shard]>,
+    /// For each shard a moment before which nothing in it can be evicted.
+    pub(crate) none_before_in: Box<[AtomicU64]>,
     pub(crate) rules: RwLock<Rules>,
     pub(crate) max_keys: usize,
     /// How many counters are held, in all shards.
@@ -34,8 +36,6 @@ pub(crate) struct Counters {
 #[repr(align(64))]
 pub(crate) struct Shard {
     pub(crate) table: Mutex<Table>,
-    /// Nothing in it can be evicted before this moment.
-    pub(crate) none_before: AtomicU64,
 }
 
 /// Why a chain is not simply admitted.
@@ -46,18 +46,19 @@ enum Hitch {
     Full(usize),
 }
 
-/// A shard holds about this many counters when the store is full: few enough to look through at once,
-/// enough for some chunks.
-const SHARD_KEYS: usize = 2048;
+/// A shard holds about this many counters when the store is full: few enough to look through at once, and
+/// enough that a store with few counters does not scatter them.
+const SHARD_KEYS: usize = 8192;
 
 impl Counters {
     pub(crate) fn new(max_keys: usize) -> Counters {
         let shards = (max_keys / SHARD_KEYS).next_power_of_two().clamp(16, 1 << 16);
         let never = Time::MAX.as_nanos();
-        let shard =
-            || Shard { table: Mutex::new(Table::default()), none_before: AtomicU64::new(never) };
+        let shard = || Shard { table: Mutex::new(Table::default()) };
+        let bound = || AtomicU64::new(never);
         Counters {
             shards: std::iter::repeat_with(shard).take(shards).collect(),
+            none_before_in: std::iter::repeat_with(bound).take(shards).collect(),
             held: AtomicUsize::new(0),
             max_keys,
             rules: RwLock::new(Rules::default()),

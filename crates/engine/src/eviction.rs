@@ -24,7 +24,7 @@ const BELIEVED_FOR: Duration = Duration::from_secs(1);
 
 /// How many shards are looked through for one newcomer; the next one goes on from there, because
 /// looking through a shard tells when it is worth looking again.
-const SHARDS_AT_ONCE: usize = 8;
+const SHARDS_AT_ONCE: usize = 4;
 
 impl Counters {
     /// Whether one more counter may be added to this table.
@@ -55,7 +55,7 @@ impl Counters {
         let mut soonest = (now + BELIEVED_FOR).as_nanos();
         let mut looked = 0;
         for (index, shard) in self.shards.iter().enumerate() {
-            if shard.none_before.load(Relaxed) <= now.as_nanos() {
+            if self.none_before_in[index].load(Relaxed) <= now.as_nanos() {
                 if self.evict(&mut lock(&shard.table), index, now) > 0 {
                     return true;
                 }
@@ -64,7 +64,7 @@ impl Counters {
                     return false;
                 }
             }
-            soonest = soonest.min(shard.none_before.load(Relaxed));
+            soonest = soonest.min(self.none_before_in[index].load(Relaxed));
         }
         // Unless a counter added meanwhile has lowered it.
         let _ = self.none_before.compare_exchange(believed, soonest, Relaxed, Relaxed);
@@ -73,7 +73,7 @@ impl Counters {
 
     /// Forgets every counter of a shard that equals a new one, and tells how many.
     pub(crate) fn evict(&self, table: &mut Table, shard: usize, now: Time) -> usize {
-        let none_before = &self.shards[shard].none_before;
+        let none_before = &self.none_before_in[shard];
         if now.as_nanos() < none_before.load(Relaxed) {
             return 0;
         }
@@ -97,7 +97,7 @@ impl Counters {
 
     /// Remembers that a counter may be renewed at `at`, sooner perhaps than any other.
     pub(crate) fn note_renewal(&self, key: u128, at: Time) {
-        for bound in [&self.shards[self.shard_of(key)].none_before, &self.none_before] {
+        for bound in [&self.none_before_in[self.shard_of(key)], &self.none_before] {
             if bound.load(Relaxed) > at.as_nanos() {
                 bound.fetch_min(at.as_nanos(), Relaxed);
             }
@@ -106,7 +106,7 @@ impl Counters {
 
     /// Forgets all bounds: new figures may renew counters sooner.
     pub(crate) fn forget_bounds(&self) {
-        for bound in self.shards.iter().map(|shard| &shard.none_before).chain([&self.none_before]) {
+        for bound in self.none_before_in.iter().chain([&self.none_before]) {
             bound.store(0, Relaxed);
         }
     }
@@ -119,7 +119,7 @@ impl Counters {
         let mut evicted = 0;
         for (index, shard) in self.shards.iter().enumerate() {
             let mut table = lock(&shard.table);
-            shard.none_before.store(0, Relaxed);
+            self.none_before_in[index].store(0, Relaxed);
             evicted += self.evict(&mut table, index, now);
             if !unheld.is_empty() {
                 in_use.extend(table.rules());

@@ -3,6 +3,7 @@
 //! A table that grows by reallocating leaves holes of every size behind it: resident memory was a quarter
 //! above what was used, whichever allocator. Chunks are never reallocated, so there are no holes.
 
+use smallvec::SmallVec;
 use tollgate_core::State;
 
 /// The number of a rule among all that slots may have been written under; 0 is none.
@@ -73,7 +74,8 @@ impl Place {
 /// A vector of slots that grows by whole chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
-    chunks: Vec<Box<[Slot; CHUNK]>>,
+    /// One inline: a small table is found without another look-up.
+    chunks: SmallVec<[Box<[Slot; CHUNK]>; 2]>,
 }
 
 impl Slots {
@@ -109,8 +111,12 @@ impl Slots {
         self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
     }
 
-    pub(crate) fn add_chunk(&mut self) {
-        self.chunks.push(Box::new([Slot::VACANT; CHUNK]));
+    /// Adds a chunk, or a quarter more where there are many.
+    pub(crate) fn add_chunks(&mut self) {
+        let more = 1 + self.chunks.len() / 4;
+        self.chunks.reserve_exact(more);
+        let chunk = || Box::new([Slot::VACANT; CHUNK]);
+        self.chunks.extend(std::iter::repeat_with(chunk).take(more));
     }
 
     /// Moves everything in `from..to` back by one, over what is at `to`.
