@@ -43,6 +43,7 @@ mod rules;
 mod slots;
 mod sync;
 mod table;
+mod take;
 mod three_tier;
 
 pub use backpressure::{Backpressure, Pending};

@@ -111,9 +111,12 @@ impl Slots {
         self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
     }
 
-    /// Adds a chunk, or a quarter more where there are many.
-    pub(crate) fn add_chunks(&mut self) {
-        let more = 1 + self.chunks.len() / 4;
+    /// How many chunks there are.
+    pub(crate) fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    pub(crate) fn add_chunks(&mut self, more: usize) {
         self.chunks.reserve_exact(more);
         let chunk = || Box::new([Slot::VACANT; CHUNK]);
         self.chunks.extend(std::iter::repeat_with(chunk).take(more));

@@ -79,12 +79,10 @@ impl Table {
             self.grow();
             place = self.place_of(slot.key);
         }
-        let mut vacant = self.next_vacant(place);
+        let vacant = self.next_vacant(place);
         if vacant == self.slots.len() {
-            // The overhang is used up, which happens only by bad luck.
-            self.grow();
-            place = self.place_of(slot.key);
-            vacant = self.next_vacant(place);
+            // The overhang is used up, which happens only by bad luck: it becomes a chunk longer.
+            self.slots.add_chunks(1);
         }
         self.slots.shift_up(place.index(), vacant);
         *self.slots.at(place) = slot;
@@ -150,7 +148,7 @@ impl Table {
 
     /// Adds chunks, and spreads all slots over them.
     fn grow(&mut self) {
-        self.slots.add_chunks();
+        self.slots.add_chunks(1 + self.slots.chunks() / 4);
         self.buckets = (self.slots.len() - OVERHANG) as u32;
         let (mut places, mut next) = (Vec::with_capacity(self.len as usize), 0);
         for (index, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_vacant()) {
@@ -158,9 +156,8 @@ impl Table {
             places.push((index as u32, place as u32));
             next = place + 1;
         }
-        if next > self.slots.len() {
-            // Too many near the end, which happens only by bad luck.
-            return self.grow();
+        while next > self.slots.len() {
+            self.slots.add_chunks(1);
         }
         // With more homes nobody comes to stand further ahead, so moving the last one first
         // overwrites nobody.
@@ -273,6 +270,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Even if all keys wanted the last home, they would find a place behind it.
+    #[test]
+    fn keys_that_crowd_at_the_end_find_places() {
+        let mut table = Table::default();
+        let key = |n: u128| (0xffff_ffff << 64) | n;
+        for n in 0..2_000 {
+            let place = table.find(key(n)).expect_err("not there yet");
+            table.insert(place, Slot::new(key(n), 1));
+        }
+        assert!((0..2_000).all(|n| table.find(key(n)).is_ok()));
+        for n in (0..2_000).step_by(2) {
+            let place = table.find(key(n)).expect("there");
+            table.remove(place);
+        }
+        assert_eq!(table.retain(|slot| { slot.key } % 3 != 0), 333);
+        assert!((1..2_000).step_by(2).all(|n| table.find(key(n)).is_ok() == (n % 3 != 0)));
     }
 
     #[test]

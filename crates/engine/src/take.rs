@@ -1,0 +1,238 @@
+//! Taking a chain all or nothing, and giving it back.
+
+use tollgate_core::{Algorithm, Form, Limit, Refusal, State, Time};
+
+use crate::cell::Cell;
+use crate::chain::{Bits, Chain, Charge, Room, Successors, Verdict, join_log};
+use crate::counters::Counters;
+use crate::locked::Locked;
+use crate::rules::Found;
+use crate::slots::{Place, Slot};
+use crate::table::Table;
+
+/// Why a chain is not simply admitted.
+enum Hitch {
+    /// Some limit would not let it pass.
+    Refused,
+    /// The store is full, and nothing can be evicted from the shard of the charge at this index.
+    Full(usize),
+}
+
+impl Counters {
+    /// Decides a chain all or nothing.
+    #[inline]
+    pub(crate) fn take(&self, chain: &mut Chain<'_>, now: Time) -> Verdict {
+        chain.decided_at = now;
+        let mut locked = Locked::none();
+        loop {
+            locked.lock(self, &mut chain.charges);
+            match self.take_locked(chain, &mut locked, now) {
+                Ok(()) => return Verdict::Admitted,
+                Err(Hitch::Refused) => return self.settle(chain, &mut locked, now),
+                Err(Hitch::Full(index)) => {
+                    undo(chain, &mut locked, now);
+                    locked.release();
+                    self.find_room(&mut chain.charges[index], now);
+                }
+            }
+        }
+    }
+
+    /// Takes charge by charge as long as all pass. Nobody sees it before the locks are released, so what was
+    /// taken in vain is simply put back.
+    #[inline]
+    fn take_locked(
+        &self,
+        chain: &mut Chain<'_>,
+        locked: &mut Locked<'_>,
+        now: Time,
+    ) -> Result<(), Hitch> {
+        let (charges, successors) = (&mut chain.charges[..], &mut chain.successors);
+        let (mut refused, mut blocked, mut new) = (false, false, false);
+        for index in 0..charges.len() {
+            let charge = &mut charges[index];
+            let table = locked.table(charge);
+            match table.find(charge.key()) {
+                Ok(slot) => self.take_found(table, slot, charge, successors, blocked, now),
+                Err(_) if !self.take_new(table, charges, index, now) => {
+                    return Err(Hitch::Full(index));
+                }
+                Err(_) => new = true,
+            }
+            refused |= charges[index].refusal().is_some();
+            blocked |= charges[index].blocks();
+        }
+        if refused {
+            return Err(Hitch::Refused);
+        }
+        if new {
+            self.add_new(chain, locked, now);
+        }
+        Ok(())
+    }
+
+    /// Charges a counter that is there, if it passes and nothing before it `blocked` the chain.
+    #[inline]
+    fn take_found(
+        &self,
+        table: &mut Table,
+        slot: Place,
+        charge: &mut Charge<'_>,
+        successors: &mut Successors,
+        blocked: bool,
+        now: Time,
+    ) {
+        (charge.is_new, charge.successor) = (false, 0);
+        if table.slot(slot).rule != charge.rule.id {
+            self.reconcile(table.slot(slot), charge, successors, now);
+        }
+        let limit = charge.rule(successors).limit();
+        let Form::Flat(flat) = limit.form() else {
+            return take_log(table, slot, charge, limit, blocked, now);
+        };
+        let slot = table.slot(slot);
+        let mut state = slot.state();
+        let refusal = match blocked {
+            false => flat.take(&mut state, charge.cost, now),
+            true => flat.refusal(&state, charge.cost, now),
+        };
+        slot.set_state(state);
+        charge.set_refusal(refusal);
+        charge.is_charged = refusal.is_none() && !blocked && charge.cost > 0;
+        charge.seen = Bits::of(state);
+    }
+
+    /// Asks a limit under which the identity has no counter yet; `false` if there is no room for one.
+    #[cold]
+    fn take_new(
+        &self,
+        table: &mut Table,
+        charges: &mut [Charge<'_>],
+        index: usize,
+        now: Time,
+    ) -> bool {
+        let (earlier, rest) = charges.split_at_mut(index);
+        let charge = &mut rest[0];
+        if charge.room != Room::Overflow && !self.has_room(table, charge.key(), now) {
+            return false;
+        }
+        let same = earlier.iter().filter(|other| other.key() == charge.key());
+        let cost = same.map(|other| other.cost).fold(charge.cost, u64::saturating_add);
+        let (limit, capacity) = (charge.rule.limit(), charge.rule.limit().capacity());
+        charge.set_refusal((cost > capacity).then_some(Refusal::Never));
+        charge.seen = Bits::of(match limit.form() {
+            Form::Flat(_) => State::NEW,
+            Form::Log(_) => join_log(capacity, Time::EPOCH),
+        });
+        (charge.is_new, charge.is_charged, charge.successor) = (true, false, 0);
+        true
+    }
+
+    /// Adds and charges the counters that were missing, once the chain is admitted.
+    #[cold]
+    fn add_new(&self, chain: &mut Chain<'_>, locked: &mut Locked<'_>, now: Time) {
+        let new = |charge: &&mut Charge<'_>| {
+            charge.is_new && charge.cost > 0 && charge.refusal().is_none()
+        };
+        for charge in chain.charges.iter_mut().filter(new) {
+            let table = locked.table(charge);
+            let slot = table.find(charge.key()).unwrap_or_else(|place| {
+                self.add(table, place, Slot::new(charge.key(), charge.rule.id), Time::MAX)
+            });
+            let mut cell = Cell::new(table, slot, charge.rule.limit());
+            cell.charge(charge.cost, now);
+            (charge.seen, charge.is_charged) = (Bits::of(cell.seen(now)), true);
+            self.note_renewal(charge.key(), cell.renewed_at());
+        }
+    }
+
+    /// What becomes of a chain that not every limit let pass.
+    #[cold]
+    fn settle(&self, chain: &mut Chain<'_>, locked: &mut Locked<'_>, now: Time) -> Verdict {
+        let verdict = chain.verdict_on_refusals();
+        if verdict.is_admitted() {
+            self.add_new(chain, locked, now);
+        } else {
+            undo(chain, locked, now);
+        }
+        verdict
+    }
+
+    /// Gives back everything a chain was charged, at once for everybody.
+    pub(crate) fn give_back(&self, chain: &mut Chain<'_>, now: Time) {
+        let mut locked = Locked::none();
+        locked.lock(self, &mut chain.charges);
+        for charge in chain.charges.iter_mut().filter(|charge| charge.is_charged) {
+            charge.is_charged = false;
+            let table = locked.table(charge);
+            let Ok(slot) = table.find(charge.key()) else { continue };
+            // A meter whose figures have changed since keeps the charge: what was seen is in the old
+            // figures' units, and too little given back is repaid by time.
+            let rule = charge.rule(&chain.successors);
+            if !rule.limit().kind().has_burst() || table.slot(slot).rule == rule.id {
+                let mut cell = Cell::new(table, slot, rule.limit());
+                cell.give_back(charge.cost, charge.seen.state(), now);
+                self.note_renewal(charge.key(), cell.renewed_at());
+                charge.seen = Bits::of(cell.seen(now));
+            }
+        }
+    }
+
+    /// Brings a slot that was written under other figures to the charge's own, or the charge to the
+    /// slot's where that is ahead.
+    #[cold]
+    fn reconcile(
+        &self,
+        slot: &mut Slot,
+        charge: &mut Charge<'_>,
+        successors: &mut Successors,
+        now: Time,
+    ) {
+        let found = self.rules.read().reconcile(charge.rule, slot.rule, slot.state(), now);
+        let (id, state) = match found {
+            Found::Carried(state) => (charge.rule.id, state),
+            Found::Newer(rule, state) => {
+                let id = rule.id;
+                charge.successor = successors.add(rule);
+                (id, state)
+            }
+        };
+        slot.rule = id;
+        slot.set_state(state);
+    }
+}
+
+/// Puts back what a chain was charged that does not pass after all, while it is still locked: at the same
+/// moment, a charge given back leaves no trace.
+#[cold]
+fn undo(chain: &mut Chain<'_>, locked: &mut Locked<'_>, now: Time) {
+    for charge in chain.charges.iter_mut().rev().filter(|charge| charge.is_charged) {
+        let table = locked.table(charge);
+        if let Ok(slot) = table.find(charge.key()) {
+            let mut cell = Cell::new(table, slot, charge.rule(&chain.successors).limit());
+            cell.give_back(charge.cost, charge.seen.state(), now);
+            charge.seen = Bits::of(cell.seen(now));
+        }
+        charge.is_charged = false;
+    }
+}
+
+/// [`Counters::take_found`] for a log.
+#[cold]
+fn take_log(
+    table: &mut Table,
+    slot: Place,
+    charge: &mut Charge<'_>,
+    limit: &Limit,
+    blocked: bool,
+    now: Time,
+) {
+    let mut cell = Cell::new(table, slot, limit);
+    let refusal = cell.refusal(charge.cost, now);
+    charge.is_charged = refusal.is_none() && !blocked && charge.cost > 0;
+    if charge.is_charged {
+        cell.charge(charge.cost, now);
+    }
+    charge.set_refusal(refusal);
+    charge.seen = Bits::of(cell.seen(now));
+}
