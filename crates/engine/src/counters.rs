@@ -10,13 +10,13 @@ use tollgate_core::{Algorithm, Flat, Form, Refusal, State, Time};
 use crate::chain::{Chain, Charge};
 use crate::rules::Rules;
 use crate::slots::{Place, Slot};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, RwLock, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Locker, MutexGuard, Ordering::Relaxed, RwLock};
 use crate::table::Table;
 use crate::{Identity, Rule};
 
 #[derive(Debug)]
 pub(crate) struct Counters {
-    pub(crate) shards: Box<[Shard]>,
+    pub(crate) shards: Box<[Locker<Table>]>,
     /// For each shard a moment before which nothing in it can be evicted.
     pub(crate) none_before_in: Box<[AtomicU64]>,
     pub(crate) rules: RwLock<Rules>,
@@ -29,13 +29,6 @@ pub(crate) struct Counters {
     pub(crate) overflowed: AtomicU64,
 }
 
-/// On a cache line of its own, so that neighbours do not slow each other down.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Shard {
-    pub(crate) table: Mutex<Table>,
-}
-
 /// A shard holds about this many counters when the store is full: few enough to look through at once, and
 /// enough that a store with few counters does not scatter them.
 const SHARD_KEYS: usize = 8192;
@@ -44,7 +37,7 @@ impl Counters {
     pub(crate) fn new(max_keys: usize) -> Counters {
         let shards = (max_keys / SHARD_KEYS).next_power_of_two().clamp(16, 1 << 16);
         let never = Time::MAX.as_nanos();
-        let shard = || Shard { table: Mutex::new(Table::default()) };
+        let shard = || Locker::new(Table::default());
         let bound = || AtomicU64::new(never);
         Counters {
             shards: std::iter::repeat_with(shard).take(shards).collect(),
@@ -176,6 +169,6 @@ impl Counters {
 
     #[inline]
     fn table_of(&self, key: u128) -> MutexGuard<'_, Table> {
-        lock(&self.shards[self.shard_of(key)].table)
+        self.shards[self.shard_of(key)].lock()
     }
 }

@@ -13,7 +13,7 @@ use crate::chain::{Charge, Room};
 use crate::counters::Counters;
 use crate::identity::Identity;
 use crate::slots::RuleId;
-use crate::sync::{Ordering::Relaxed, lock};
+use crate::sync::Ordering::Relaxed;
 use crate::table::Table;
 
 /// Who is charged for identities without a counter of their own.
@@ -56,7 +56,7 @@ impl Counters {
         let mut looked = 0;
         for (index, shard) in self.shards.iter().enumerate() {
             if self.none_before_in[index].load(Relaxed) <= now.as_nanos() {
-                if self.evict(&mut lock(&shard.table), index, now) > 0 {
+                if self.evict(&mut shard.lock(), index, now) > 0 {
                     return true;
                 }
                 looked += 1;
@@ -118,7 +118,8 @@ impl Counters {
         let mut in_use: Vec<RuleId> = Vec::new();
         let mut evicted = 0;
         for (index, shard) in self.shards.iter().enumerate() {
-            let mut table = lock(&shard.table);
+            let mut table = shard.lock();
+            shard.forget_meetings();
             self.none_before_in[index].store(0, Relaxed);
             evicted += self.evict(&mut table, index, now);
             if !unheld.is_empty() {

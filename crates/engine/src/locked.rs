@@ -2,7 +2,7 @@
 
 use crate::chain::Charge;
 use crate::counters::Counters;
-use crate::sync::{MutexGuard, lock, try_lock};
+use crate::sync::MutexGuard;
 use crate::table::Table;
 
 /// Chains up to this long are decided without allocating.
@@ -46,7 +46,7 @@ impl<'c> Locked<'c> {
             }
             bits |= bit;
             if let Some(place) = self.few.get_mut(taken)
-                && let Some(guard) = try_lock(&counters.shards[shard].table)
+                && let Some(guard) = counters.shards[shard].try_lock()
             {
                 *place = Some(guard);
                 charges[index].guard = taken as u16;
@@ -66,7 +66,7 @@ impl<'c> Locked<'c> {
         let mut shards: Vec<u32> = charges.iter().map(|charge| charge.shard).collect();
         shards.sort_unstable();
         shards.dedup();
-        let mut guards = shards.iter().map(|shard| lock(&counters.shards[*shard as usize].table));
+        let mut guards = shards.iter().map(|shard| counters.shards[*shard as usize].lock());
         for place in &mut self.few {
             *place = guards.next();
         }

@@ -20,55 +20,70 @@ pub(crate) type MutexGuard<'m, T> = spin::mutex::SpinMutexGuard<'m, T>;
 #[cfg(tollgate_loom)]
 pub(crate) use modelled::{Mutex, MutexGuard, RwLock};
 
-/// Locks, giving way.
-///
-/// A lock that many threads want at once is fastest when whoever has its cache line keeps it for a
-/// while, so a thread that finds it taken stays away for some microseconds, in which the owner takes and
-/// releases it a hundred times: together they are then as fast as one alone, and half as fast if
-/// the waiting begins with few spins. A thread kept out for long, as by an owner that lost its core, gives
-/// its own core away.
-#[cfg(not(tollgate_loom))]
-#[inline]
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    match mutex.try_lock() {
-        Some(guard) => guard,
-        None => lock_contended(mutex),
+/// A value behind a lock, on a cache line of its own so that neighbours do not slow each other down.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Locker<T> {
+    value: Mutex<T>,
+    /// How often somebody found it taken, since last forgotten.
+    met: AtomicU64,
+}
+
+/// From so many meetings on, a lock is one that many threads want all the time.
+const HOT: u64 = 64;
+
+impl<T> Locker<T> {
+    pub(crate) fn new(value: T) -> Locker<T> {
+        Locker { value: Mutex::new(value), met: AtomicU64::new(0) }
     }
-}
 
-/// Locks if nobody has it.
-#[cfg(not(tollgate_loom))]
-#[inline]
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    mutex.try_lock()
-}
+    /// Locks if nobody has it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.value.try_lock()
+    }
 
-#[cfg(not(tollgate_loom))]
-#[cold]
-fn lock_contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    let mut spins = 256;
-    loop {
-        for _ in 0..spins {
-            std::hint::spin_loop();
-        }
-        if let Some(guard) = mutex.try_lock() {
-            return guard;
-        }
-        match spins {
-            ..2048 => spins *= 2,
-            _ => std::thread::yield_now(),
+    /// Locks, giving way.
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        match self.value.try_lock() {
+            Some(guard) => guard,
+            None => self.lock_taken(),
         }
     }
-}
 
-#[cfg(tollgate_loom)]
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
+    /// Two that meet by chance are out of each other's way at once. A lock that many threads want all the
+    /// time is fastest when whoever has its cache line keeps it for a while: whoever finds it taken stays away
+    /// for some microseconds, in which the owner takes and releases it a hundred times. Together they are
+    /// then as fast as one alone, and half as fast if all kept trying. Kept out for long, as by an owner that
+    /// lost its core, a thread gives its own core away.
+    #[cfg(not(tollgate_loom))]
+    #[cold]
+    fn lock_taken(&self) -> MutexGuard<'_, T> {
+        let mut spins = if self.met.fetch_add(1, Ordering::Relaxed) < HOT { 8 } else { 256 };
+        loop {
+            for _ in 0..spins {
+                std::hint::spin_loop();
+            }
+            if let Some(guard) = self.value.try_lock() {
+                return guard;
+            }
+            match spins {
+                ..2048 => spins *= 2,
+                _ => std::thread::yield_now(),
+            }
+        }
+    }
 
-#[cfg(tollgate_loom)]
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    mutex.try_lock()
+    #[cfg(tollgate_loom)]
+    fn lock_taken(&self) -> MutexGuard<'_, T> {
+        self.value.lock()
+    }
+
+    /// Forgets who met here: what was hot need not stay so.
+    pub(crate) fn forget_meetings(&self) {
+        self.met.store(0, Ordering::Relaxed);
+    }
 }
 
 /// Locks for loom with the interface of `parking_lot`'s.
