@@ -8,6 +8,7 @@
 use tollgate_core::{Algorithm, Flat, Form, Refusal, State, Time};
 
 use crate::chain::{Chain, Charge};
+use crate::eviction::UNKNOWN;
 use crate::rules::Rules;
 use crate::slots::{Place, Slot};
 use crate::sync::{AtomicU64, AtomicUsize, Locker, MutexGuard, Ordering::Relaxed, RwLock};
@@ -36,16 +37,15 @@ const SHARD_KEYS: usize = 8192;
 impl Counters {
     pub(crate) fn new(max_keys: usize) -> Counters {
         let shards = (max_keys / SHARD_KEYS).next_power_of_two().clamp(16, 1 << 16);
-        let never = Time::MAX.as_nanos();
         let shard = || Locker::new(Table::default());
-        let bound = || AtomicU64::new(never);
+        let bound = || AtomicU64::new(UNKNOWN);
         Counters {
             shards: std::iter::repeat_with(shard).take(shards).collect(),
             none_before_in: std::iter::repeat_with(bound).take(shards).collect(),
             held: AtomicUsize::new(0),
             max_keys,
             rules: RwLock::new(Rules::default()),
-            none_before: AtomicU64::new(never),
+            none_before: bound(),
             evicted: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
         }
@@ -92,19 +92,6 @@ impl Counters {
         self.check_slowly(Charge::new(rule, identity).cost(cost), now)
     }
 
-    /// Adds a counter that is to be renewed at `renewed_at`, and tells where it is.
-    pub(crate) fn add(
-        &self,
-        table: &mut Table,
-        place: Place,
-        slot: Slot,
-        renewed_at: Time,
-    ) -> Place {
-        self.held.fetch_add(1, Relaxed);
-        self.note_renewal(slot.key, renewed_at);
-        table.insert(place, slot)
-    }
-
     /// Charges a counter that is not there yet, if it passes.
     #[inline(never)]
     fn check_new(
@@ -120,7 +107,9 @@ impl Counters {
         let refusal = flat.take(&mut state, cost, now);
         if refusal.is_none() {
             slot.set_state(state);
-            self.add(table, place, slot, flat.renewed_at(&state));
+            self.held.fetch_add(1, Relaxed);
+            self.note_renewal(slot.key, || flat.renewed_at(&state));
+            table.insert(place, slot);
         }
         refusal
     }

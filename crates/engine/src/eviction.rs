@@ -3,7 +3,7 @@
 //! A counter that equals a new one is forgotten losslessly. To know without looking when there is none, every
 //! shard keeps a moment before which none of its counters is renewed, and the store keeps one for all.
 //! Charging only puts a renewal off, so these moments stay true bounds until a counter is added or given
-//! something back, which lowers them.
+//! something back, which lowers them. As long as nothing was ever evicted they are not known, and cost nothing.
 
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ use crate::table::Table;
 
 /// Who is charged for identities without a counter of their own.
 const OVERFLOW: Identity = Identity(u128::from_be_bytes(*b"overflow counter"));
+
+/// A bound that has not been found out yet: from the beginning there might be something to evict.
+pub(crate) const UNKNOWN: u64 = 0;
 
 /// How long it may be believed that nothing can be evicted: the bound is computed without stopping others.
 const BELIEVED_FOR: Duration = Duration::from_secs(1);
@@ -95,11 +98,12 @@ impl Counters {
         gone
     }
 
-    /// Remembers that a counter may be renewed at `at`, sooner perhaps than any other.
-    pub(crate) fn note_renewal(&self, key: u128, at: Time) {
+    /// Remembers that a counter may be renewed at some moment, sooner perhaps than any other.
+    #[inline]
+    pub(crate) fn note_renewal(&self, key: u128, at: impl Fn() -> Time) {
         for bound in [&self.none_before_in[self.shard_of(key)], &self.none_before] {
-            if bound.load(Relaxed) > at.as_nanos() {
-                bound.fetch_min(at.as_nanos(), Relaxed);
+            if bound.load(Relaxed) != UNKNOWN {
+                bound.fetch_min(at().as_nanos(), Relaxed);
             }
         }
     }
@@ -107,7 +111,7 @@ impl Counters {
     /// Forgets all bounds: new figures may renew counters sooner.
     pub(crate) fn forget_bounds(&self) {
         for bound in self.none_before_in.iter().chain([&self.none_before]) {
-            bound.store(0, Relaxed);
+            bound.store(UNKNOWN, Relaxed);
         }
     }
 
@@ -120,7 +124,7 @@ impl Counters {
         for (index, shard) in self.shards.iter().enumerate() {
             let mut table = shard.lock();
             shard.forget_meetings();
-            self.none_before_in[index].store(0, Relaxed);
+            self.none_before_in[index].store(UNKNOWN, Relaxed);
             evicted += self.evict(&mut table, index, now);
             if !unheld.is_empty() {
                 in_use.extend(table.rules());

@@ -8,6 +8,7 @@ use crate::counters::Counters;
 use crate::locked::Locked;
 use crate::rules::Found;
 use crate::slots::{Place, Slot};
+use crate::sync::Ordering::Relaxed;
 use crate::table::Table;
 
 /// Why a chain is not simply admitted.
@@ -137,12 +138,13 @@ impl Counters {
         for charge in chain.charges.iter_mut().filter(new) {
             let table = locked.table(charge);
             let slot = table.find(charge.key()).unwrap_or_else(|place| {
-                self.add(table, place, Slot::new(charge.key(), charge.rule.id), Time::MAX)
+                self.held.fetch_add(1, Relaxed);
+                table.insert(place, Slot::new(charge.key(), charge.rule.id))
             });
             let mut cell = Cell::new(table, slot, charge.rule.limit());
             cell.charge(charge.cost, now);
             (charge.seen, charge.is_charged) = (Bits::of(cell.seen(now)), true);
-            self.note_renewal(charge.key(), cell.renewed_at());
+            self.note_renewal(charge.key(), || cell.renewed_at());
         }
     }
 
@@ -172,7 +174,7 @@ impl Counters {
             if !rule.limit().kind().has_burst() || table.slot(slot).rule == rule.id {
                 let mut cell = Cell::new(table, slot, rule.limit());
                 cell.give_back(charge.cost, charge.seen.state(), now);
-                self.note_renewal(charge.key(), cell.renewed_at());
+                self.note_renewal(charge.key(), || cell.renewed_at());
                 charge.seen = Bits::of(cell.seen(now));
             }
         }
