@@ -15,6 +15,7 @@
 //! Shapes carry no places. A later check, such as whether a tenant's parent exists, names its place by a
 //! [`Path`] and asks the [`Document`] where that stands.
 
+pub mod compile;
 mod de;
 mod diagnostic;
 mod document;
@@ -30,6 +31,7 @@ mod source;
 mod text;
 mod tree;
 mod validate;
+mod words;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Record, Severity};
 pub use document::Document;

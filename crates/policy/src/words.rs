@@ -5,7 +5,7 @@ use crate::source::Source;
 use crate::text::quoted;
 
 /// What `node` is, for "expected …, found …".
-pub(super) fn found(source: &Source, node: &Node) -> String {
+pub(crate) fn found(source: &Source, node: &Node) -> String {
     match &node.value {
         Value::Null => "nothing".to_owned(),
         Value::Bool(truth) => format!("{truth}"),
@@ -22,7 +22,7 @@ pub(super) fn found(source: &Source, node: &Node) -> String {
 }
 
 /// `text`, cut where it is long.
-pub(super) fn cut(text: &str) -> std::borrow::Cow<'_, str> {
+pub(crate) fn cut(text: &str) -> std::borrow::Cow<'_, str> {
     const SHOWN: usize = 64;
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
@@ -31,12 +31,12 @@ pub(super) fn cut(text: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// "`a`, `b`, `c`".
-pub(super) fn ticked<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn ticked<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// "`a`, `b` or `c`".
-pub(super) fn either<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn either<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let all = ticked(names);
     match all.rsplit_once(", ") {
         Some((before, last)) => format!("{before} or {last}"),
@@ -45,7 +45,7 @@ pub(super) fn either<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The one of `known` that `written` is likely to mean, if any is near.
-pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Nobody misspells a name to several times its length, and comparing costs the product of both.
     if written.len() > 64 {
         return None;

@@ -8,7 +8,6 @@ mod compile;
 mod object;
 mod rule;
 mod value;
-mod words;
 
 pub(crate) use rule::{Rules, UnknownKeyword};
 

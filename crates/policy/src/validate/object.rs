@@ -1,12 +1,12 @@
 //! Objects: fields unknown, missing, or not allowed together.
 
 use super::rule::{Others, Rule};
-use super::words::{cut, either, nearest, ticked};
 use super::{Name, Place, Walk};
 use crate::diagnostic::Diagnostic;
 use crate::node::{Entry, Map, Node};
 use crate::source::Span;
 use crate::text::quoted;
+use crate::words::{cut, either, nearest, ticked};
 
 impl<'a> Walk<'a> {
     pub(super) fn object(

@@ -6,9 +6,9 @@ use std::fmt;
 use serde_json::Value as Json;
 
 use super::compile::Compiler;
-use super::words::either;
 use crate::node::{Node, Value};
 use crate::text::Check;
+use crate::words::either;
 
 /// The place of a [`Rule`] in its [`Rules`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use super::rule::Rule;
-use super::words::{cut, either, found, nearest};
 use super::{Name, Place, Walk};
 use crate::diagnostic::Diagnostic;
 use crate::node::{Node, Value};
 use crate::text::quoted;
+use crate::words::{cut, either, found, nearest};
 
 impl<'a> Walk<'a> {
     pub(super) fn wrong_kind(&mut self, rule: &'a Rule, node: &'a Node, place: Place<'a>) {

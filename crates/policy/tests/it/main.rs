@@ -8,6 +8,7 @@ mod faults;
 mod judge;
 mod places;
 mod rendering;
+mod tenants;
 mod texts;
 
 /// Every section and every field.

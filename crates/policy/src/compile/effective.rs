@@ -1,0 +1,67 @@
+//! What each tenant's limit amounts to, after what it receives from above.
+//!
+//! | parent's sharing | child says | effective |
+//! |---|---|---|
+//! | `private` | anything | the child's alone |
+//! | `inherit` | nothing | the parent's |
+//! | `inherit` | a limit | the lower of both |
+//! | `enforce` | anything | the lower of both, and the parent's own counter is charged too |
+//!
+//! A silent tenant passes on what it received. `inherit` stops at a tenant whose own limit is private;
+//! `enforce` reaches every descendant, through anything.
+
+use crate::shapes::{Sharing, TenantLimit};
+
+use super::figures::Figures;
+use super::tree::Tree;
+
+/// A tenant's limit as it is in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effective<'f> {
+    pub(crate) figures: Figures,
+    /// What says how to count: its own limit, or the one it was inherited from.
+    limit: &'f TenantLimit,
+}
+
+/// What a tenant passes down.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed<'f> {
+    /// By `inherit`, up to the next private limit.
+    inherited: Option<Effective<'f>>,
+    /// By `enforce`, through anything.
+    enforced: Option<Effective<'f>>,
+}
+
+/// Every tenant's limit as it is in force, by number; `None` where nothing limits it.
+pub(crate) fn effective<'f>(tree: &Tree<'f>) -> Vec<Option<Effective<'f>>> {
+    let mut passed: Vec<Passed<'f>> = Vec::with_capacity(tree.branches.len());
+    let mut all = Vec::with_capacity(tree.branches.len());
+    for (number, branch) in tree.branches.iter().enumerate() {
+        let above = branch.parent.map(|parent| passed[parent]).unwrap_or_default();
+        let own = branch.declared.and_then(|(_, tenant)| tenant.rate_limit.as_ref());
+        let received = lower(above.inherited, above.enforced);
+        let own = own.map(|limit| Effective {
+            figures: Figures::written(&limit.sustained, &limit.terms, number),
+            limit,
+        });
+        let in_force = lower(own, received);
+        passed.push(match own.map(|own| own.limit.sharing) {
+            None => above,
+            Some(Sharing::Private) => Passed { inherited: None, enforced: above.enforced },
+            Some(Sharing::Inherit) => Passed { inherited: in_force, enforced: above.enforced },
+            Some(Sharing::Enforce) => Passed { inherited: None, enforced: in_force },
+        });
+        all.push(in_force);
+    }
+    all
+}
+
+/// The lower of both figures, counted as the first says.
+fn lower<'f>(near: Option<Effective<'f>>, far: Option<Effective<'f>>) -> Option<Effective<'f>> {
+    match (near, far) {
+        (Some(near), Some(far)) => {
+            Some(Effective { figures: near.figures.fold(far.figures), ..near })
+        }
+        (near, far) => near.or(far),
+    }
+}
