@@ -24,6 +24,7 @@ mod node;
 mod parse;
 mod path;
 mod render;
+pub mod routes;
 mod scalar;
 mod schema;
 pub mod shapes;

@@ -8,6 +8,7 @@ mod faults;
 mod judge;
 mod places;
 mod rendering;
+mod routes;
 mod tenants;
 mod texts;
 
