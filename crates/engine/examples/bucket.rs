@@ -1,7 +1,7 @@
 //! A bucket filling and refusing: `cargo run --release --example bucket`.
 //!
-//! Somebody sends a request every 100 ms to a limit of 5 a second with a burst of 10, in bursts of
-//! three. Watch the bucket empty, refuse with the exact wait, and fill again while they rest.
+//! Somebody sends three requests every 200 ms to a limit of 5 a second with a burst of 10. Watch the bucket
+//! empty, refuse with the exact wait, and fill again while they rest.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -36,6 +36,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         sleep(Duration::from_millis(200));
     }
+    writeln!(
+        out,
+        "\nNext: change the figures in crates/engine/examples/bucket.rs, read the guide with"
+    )?;
+    writeln!(
+        out,
+        "`cargo doc --open -p tollgate-engine`, or run all tests with `cargo xtask test`."
+    )?;
     Ok(())
 }
 

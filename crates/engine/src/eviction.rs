@@ -116,7 +116,7 @@ impl Counters {
     }
 
     /// Looks through every shard: evicts what is renewed, carries the rest over to present figures, and
-    /// frees what is kept of rules that are gone. Each shard is locked for a few microseconds.
+    /// frees what is kept of rules that are gone. Each shard is locked for some tens of microseconds.
     pub(crate) fn sweep(&self, now: Time) -> usize {
         let unheld = self.rules.read().unheld();
         let mut in_use: Vec<RuleId> = Vec::new();

@@ -157,7 +157,7 @@ impl<C: Clock> Limiter<C> {
     /// Forgets every counter that equals a new one, giving memory back, and tells how many there were.
     ///
     /// Room is also made whenever it is needed; called now and then, this keeps memory in proportion to
-    /// what is in use. Nobody waits for more than some microseconds.
+    /// what is in use. Whoever needs a shard just then waits for some tens of microseconds.
     pub fn sweep(&self) -> usize {
         self.counters.sweep(self.clock.now())
     }

@@ -10,7 +10,8 @@ pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) use parking_lot::RwLock;
 
 /// A lock that is released by a plain store, where one that can put threads to sleep needs a second atomic
-/// exchange: of five locks in a chain, a fifth of its time. It is held for tens of nanoseconds.
+/// exchange: of five locks in a chain, a fifth of its time. It is held for tens of nanoseconds, and for tens of
+/// microseconds when a table grows or is looked through.
 #[cfg(not(tollgate_loom))]
 pub(crate) type Mutex<T> = spin::mutex::SpinMutex<T>;
 
