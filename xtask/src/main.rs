@@ -2,6 +2,7 @@
 
 mod run;
 mod test;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -15,11 +16,13 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.first().map(String::as_str) {
         Some("test") => test::all(),
-        Some("bench") => run::cargo(
-            ["run", "--release", "--quiet", "--manifest-path", "bench/Cargo.toml", "--"]
-                .into_iter()
-                .chain(args[1..].iter().map(String::as_str)),
-        ),
+        Some("bench") => tools::for_benches().and_then(|()| {
+            run::cargo(
+                ["run", "--release", "--quiet", "--manifest-path", "bench/Cargo.toml", "--"]
+                    .into_iter()
+                    .chain(args[1..].iter().map(String::as_str)),
+            )
+        }),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

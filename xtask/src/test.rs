@@ -1,8 +1,10 @@
 //! All that must pass before a change lands, quickest first.
 
 use crate::run::{cargo, command, is_there, run};
+use crate::tools;
 
 pub(crate) fn all() -> Result<(), String> {
+    tools::for_tests()?;
     cargo(["fmt", "--all", "--check"])?;
     cargo(["fmt", "--manifest-path", "bench/Cargo.toml", "--check"])?;
     cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;

@@ -1,0 +1,83 @@
+//! Programs that tests and benchmarks need beside Rust: installed where they are missing, and only those.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::run::{command, is_there, run};
+
+/// A program, how to see that it is there, and the Debian package that brings it.
+struct Tool {
+    program: &'static str,
+    args: &'static [&'static str],
+    package: &'static str,
+}
+
+const fn tool(program: &'static str, flag: &'static [&'static str], package: &'static str) -> Tool {
+    Tool { program, args: flag, package }
+}
+
+/// What tests start or call.
+const FOR_TESTS: &[Tool] = &[
+    tool("curl", &["--version"], "curl"),
+    tool("python3", &["-c", "import ensurepip, venv"], "python3-venv"),
+];
+
+/// What benchmarks compare with.
+const FOR_BENCHES: &[Tool] = &[];
+
+/// What tests import from Python.
+const MODULES: &[(&str, &str)] = &[];
+
+/// Installs what tests need.
+pub(crate) fn for_tests() -> Result<(), String> {
+    debian(FOR_TESTS)?;
+    python(MODULES)
+}
+
+/// Installs what benchmarks need.
+pub(crate) fn for_benches() -> Result<(), String> {
+    debian(FOR_BENCHES)
+}
+
+fn debian(tools: &[Tool]) -> Result<(), String> {
+    let missing = tools.iter().filter(|tool| !is_there(tool.program, tool.args));
+    let packages: Vec<&str> = missing.map(|tool| tool.package).collect();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    run(apt(&["update", "--quiet"]))?;
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends"];
+    run(apt(&[&install[..], &packages].concat()))
+}
+
+fn apt(args: &[&str]) -> Command {
+    let mut apt = command("apt-get");
+    apt.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+    apt
+}
+
+/// Python's modules have a folder of their own: a system's Python refuses them.
+fn python(modules: &[(&str, &str)]) -> Result<(), String> {
+    let python = python_of_tests();
+    let path = python.to_string_lossy().into_owned();
+    let lacks = |module: &str| !is_there(&path, &["-c", &format!("import {module}")]);
+    let missing: Vec<&str> =
+        modules.iter().filter(|(module, _)| lacks(module)).map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !python.exists() {
+        let mut make = command("python3");
+        make.args(["-m", "venv", "target/python"]);
+        run(make)?;
+    }
+    let mut pip = command(&path);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(missing);
+    run(pip)
+}
+
+/// Where tests look for Python: `target/python/bin/python` of the workspace.
+fn python_of_tests() -> PathBuf {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    root.expect("xtask is in the workspace").join("target/python/bin/python")
+}
