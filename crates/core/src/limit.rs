@@ -5,7 +5,7 @@ use crate::flat::{Flat, Steps};
 use crate::meter::Meter;
 use crate::quota::Quota;
 use crate::sliding_window::SlidingWindow;
-use crate::{LimitError, Period, Rate, SlidingLog};
+use crate::{LimitError, Period, Rate, SlidingLog, Span};
 
 /// The largest capacity and the largest quota: the largest integer that every JSON reader keeps exact.
 pub const MAX_CAPACITY: u64 = 1 << 53;
@@ -149,6 +149,15 @@ impl Limit {
         match &self.form {
             Form::Flat(Flat(Steps::Quota(quota))) => Some((quota.period(), quota.zone())),
             _ => None,
+        }
+    }
+
+    /// What it is counted in: its rate's window, or its calendar period.
+    pub fn span(&self) -> Span {
+        match (self.rate, self.calendar()) {
+            (Some(rate), _) => rate.window().into(),
+            (None, Some((period, _))) => period.into(),
+            (None, None) => Span::Second,
         }
     }
 

@@ -55,5 +55,6 @@ pub use queue::{Queue, QueueRefusal, Waiting};
 pub use rules::Rule;
 pub use three_tier::{ThreeTier, Tier, TierRefusal, Tiers};
 pub use tollgate_core::{
-    Decision, Kind, Limit, LimitError, Period, Rate, Receipt, Refusal, Standing, Time, Window,
+    Decision, Kind, Limit, LimitError, Period, PolicyName, Rate, Receipt, Refusal, Scope, Span,
+    Standing, Time, Window,
 };
