@@ -1,10 +1,10 @@
 //! The policy: what a person writes becomes what every request pays.
 //!
-//! This is the first half, the file. [`load`] takes bytes to a [`File`](shapes::File) in four steps, each of which
+//! [`Policy`](compile::Policy) is what a file amounts to; [`compile`] tells how it is made and asked. [`load`] takes bytes to a [`File`](shapes::File) in four steps, each of which
 //! tells all faults it finds with their line and column:
 //!
 //! ```text
-//! bytes ──source──▶ text ──parse──▶ tree of nodes ──validate──▶ valid tree ──de──▶ shapes
+//! bytes ──source──▶ text ──parse──▶ tree of nodes ──validate──▶ valid tree ──de──▶ shapes ──compile──▶ Policy
 //!                                                      ▲
 //!                                  shapes ──schema──▶ rules
 //! ```
@@ -19,6 +19,8 @@ pub mod compile;
 mod de;
 mod diagnostic;
 mod document;
+mod explain;
+mod identity;
 mod load;
 mod node;
 mod parse;
@@ -36,6 +38,8 @@ mod words;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Record, Severity};
 pub use document::Document;
+pub use explain::{Explanation, Link, Question, Unexplained};
+pub use identity::{Caller, Holder, counted_address};
 pub use load::{Loaded, load, load_fragment};
 pub use node::{Entry, Map, Node, Value};
 pub use path::{Path, Segment};

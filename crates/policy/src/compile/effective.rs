@@ -20,7 +20,9 @@ use super::tree::Tree;
 pub(crate) struct Effective<'f> {
     pub(crate) figures: Figures,
     /// What says how to count: its own limit, or the one it was inherited from.
-    limit: &'f TenantLimit,
+    pub(crate) limit: &'f TenantLimit,
+    /// The number of the tenant whose limit that is.
+    pub(crate) from: usize,
 }
 
 /// What a tenant passes down.
@@ -43,6 +45,7 @@ pub(crate) fn effective<'f>(tree: &Tree<'f>) -> Vec<Option<Effective<'f>>> {
         let own = own.map(|limit| Effective {
             figures: Figures::written(&limit.sustained, &limit.terms, number),
             limit,
+            from: number,
         });
         let in_force = lower(own, received);
         passed.push(match own.map(|own| own.limit.sharing) {

@@ -17,10 +17,10 @@ impl<'d> Faults<'d> {
         Faults { document, found: Diagnostics::new(document.source().clone()) }
     }
 
-    /// The file cannot be used.
+    /// The file cannot be used. `help` is empty where the message says what would be right.
     pub(crate) fn error(&mut self, path: &Path, message: impl Into<String>, help: &str) {
-        let span = self.document.span_of(path);
-        self.found.push(Diagnostic::error(span, message).with_help(help));
+        let fault = Diagnostic::error(self.document.span_of(path), message);
+        self.found.push(if help.is_empty() { fault } else { fault.with_help(help) });
     }
 
     /// The file can be used, but somebody should look.
@@ -45,6 +45,11 @@ impl<'d> Faults<'d> {
             None => (format!("there is no {what} `{name}`"), format!("declare `{name}`")),
         };
         self.error(path, message, &help);
+    }
+
+    /// Whether the file has something there.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        self.document.get(path).is_some()
     }
 
     /// The line something stands in.

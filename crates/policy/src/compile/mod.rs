@@ -3,16 +3,37 @@
 //! ```text
 //! tenants ──tree──▶ parents before children ──effective──▶ figures after what comes from above
 //!                                           ──budgets────▶ what may not be allocated
+//! plans, routes, keys, defaults ──▶ limits in their places ──▶ Policy ──chain──▶ what one request meets
 //! ```
+//!
+//! Every limit has a number. What a request meets is a handful of lists of numbers that were made with the policy:
+//! of its plan, its tenant with all above it, its route. Nothing is made for a request but the choice of lists.
 
 mod budgets;
+mod chain;
+mod costs;
+mod defaults;
 mod effective;
 mod faults;
 mod figures;
+mod keys;
+mod limits;
+mod operations;
+mod placed;
+mod plans;
+mod policy;
+mod quotas;
+mod routes;
 mod tenants;
 mod tree;
 
 pub use budgets::BudgetExceeded;
+pub use chain::{Client, Links, Work};
 pub use figures::Figures;
-pub use tenants::{TenantFaults, TenantInForce, Tenants};
+pub use keys::KeyInForce;
+pub use placed::{Counted, LimitId, Place, PlacedLimit, QueueBounds};
+pub use plans::PlanInForce;
+pub use policy::{Made, Policy};
+pub use routes::RouteInForce;
+pub use tenants::{PolicyFaults, TenantInForce, Tenants};
 pub use tree::{ANONYMOUS, MAX_DEPTH, SYSTEM};

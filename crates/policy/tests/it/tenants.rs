@@ -4,18 +4,16 @@ use std::cmp::Ordering;
 
 use proptest::prelude::*;
 use tollgate_core::{Rate, Window};
-use tollgate_policy::compile::{Figures, Tenants};
-use tollgate_policy::load;
+use tollgate_policy::compile::{Figures, Policy, Tenants};
 
-fn compile(text: &str) -> Result<Tenants, Vec<String>> {
-    let loaded = load("t.yaml", text.as_bytes()).map_err(|faults| vec![faults.to_string()])?;
-    Tenants::compile(&loaded).map_err(|faults| {
+fn compile(text: &str) -> Result<Policy, Vec<String>> {
+    Policy::of("t.yaml", text.as_bytes()).map_err(|faults| {
         let records = faults.diagnostics.records();
         records.map(|r| format!("{}:{}: {}", r.line, r.column, r.message)).collect()
     })
 }
 
-fn tenants(text: &str) -> Tenants {
+fn policy(text: &str) -> Policy {
     compile(text).unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 
@@ -52,11 +50,11 @@ fn every_row_of_the_inheritance_table() {
         let text = format!(
             "tenants:\n  - {{ id: child, parent: part{own} }}\n  - {{ id: part, rate_limit: {parent} }}\n"
         );
-        let tenants = tenants(&text);
+        let policy = policy(&text);
         let expected = expected.map(|(rate, capacity)| (rate.to_owned(), capacity));
-        assert_eq!(figures(&tenants, "child"), expected, "{text}");
+        assert_eq!(figures(policy.tenants(), "child"), expected, "{text}");
         assert_eq!(
-            !tenants.get("child").expect("declared").charged().is_empty(),
+            !policy.tenants().get("child").expect("declared").charged().is_empty(),
             charged,
             "{text}"
         );
@@ -66,7 +64,7 @@ fn every_row_of_the_inheritance_table() {
 /// Record 000, example 1: the lowest of three, rate and burst each for itself.
 #[test]
 fn system_partner_and_tenant_fold_to_the_lowest() {
-    let tenants = tenants(
+    let policy = policy(
         "
 tenants:
   - id: tenant
@@ -86,11 +84,11 @@ tenants:
       budget: { mode: allocated, total: 10000 }
 ",
     );
-    assert_eq!(figures(&tenants, "tenant"), Some(("1000/minute".to_owned(), 100)));
-    assert_eq!(figures(&tenants, "partner"), Some(("5000/minute".to_owned(), 500)));
-    let tenant = tenants.get("tenant").expect("declared");
-    let names = |numbers: &[usize]| -> Vec<&str> {
-        numbers.iter().map(|number| tenants.all()[*number].id()).collect()
+    assert_eq!(figures(policy.tenants(), "tenant"), Some(("1000/minute".to_owned(), 100)));
+    assert_eq!(figures(policy.tenants(), "partner"), Some(("5000/minute".to_owned(), 500)));
+    let tenant = policy.tenants().get("tenant").expect("declared");
+    let names = |numbers: &[u32]| -> Vec<&str> {
+        numbers.iter().map(|number| policy.tenants().all()[*number as usize].id()).collect()
     };
     assert_eq!(names(tenant.charged()), ["partner", "system"]);
     assert_eq!(names(tenant.pools()), ["partner", "system"]);
@@ -99,7 +97,7 @@ tenants:
 #[test]
 fn inherit_stops_at_a_private_limit_and_enforce_does_not() {
     let file = |sharing: &str| {
-        tenants(&format!(
+        policy(&format!(
             "
 tenants:
   - {{ id: top, rate_limit: {} }}
@@ -112,12 +110,12 @@ tenants:
         ))
     };
     let inherit = file("inherit");
-    assert_eq!(figures(&inherit, "middle"), Some(("10/second".to_owned(), 5)));
-    assert_eq!(figures(&inherit, "silent"), None);
-    assert_eq!(figures(&inherit, "low"), None);
+    assert_eq!(figures(inherit.tenants(), "middle"), Some(("10/second".to_owned(), 5)));
+    assert_eq!(figures(inherit.tenants(), "silent"), None);
+    assert_eq!(figures(inherit.tenants(), "low"), None);
     let enforce = file("enforce");
-    assert_eq!(figures(&enforce, "low"), Some(("10/second".to_owned(), 5)));
-    assert_eq!(enforce.get("low").expect("declared").charged().len(), 1);
+    assert_eq!(figures(enforce.tenants(), "low"), Some(("10/second".to_owned(), 5)));
+    assert_eq!(enforce.tenants().get("low").expect("declared").charged().len(), 1);
 }
 
 #[test]
@@ -131,12 +129,12 @@ fn rates_of_different_windows_compare_exactly_and_a_tie_keeps_the_nearer() {
         ((86_399, "day"), (1, "second"), "86399/day"),
     ];
     for ((above, above_window), (own, own_window), expected) in rows {
-        let tenants = tenants(&format!(
+        let policy = policy(&format!(
             "tenants:\n  - {{ id: part, rate_limit: {} }}\n  - {{ id: child, parent: part, rate_limit: {} }}\n",
             limit("inherit", above, above_window, 7),
             limit("private", own, own_window, 7),
         ));
-        assert_eq!(figures(&tenants, "child"), Some((expected.to_owned(), 7)));
+        assert_eq!(figures(policy.tenants(), "child"), Some((expected.to_owned(), 7)));
     }
 }
 
@@ -163,8 +161,7 @@ fn a_child_that_asks_for_too_much_is_refused_with_all_figures() {
     let expected = "10:61: tenant `c` asks for 3000 a minute of `part`'s budget, but only 2000 is available: \
                     5000 × 1 = 5000 in all, 3000 allocated already";
     assert_eq!(compile(&text).unwrap_err(), [expected]);
-    let loaded = load("t.yaml", text.as_bytes()).expect("good shapes");
-    let faults = Tenants::compile(&loaded).expect_err("too much");
+    let faults = Policy::of("t.yaml", text.as_bytes()).expect_err("too much");
     let [budget] = &faults.budgets[..] else { panic!("one budget") };
     assert_eq!((budget.parent.as_str(), budget.child.as_str()), ("part", "c"));
     assert_eq!((budget.total, budget.overcommit_ratio), (Rate::per_minute(5000), 1.0));
@@ -173,12 +170,12 @@ fn a_child_that_asks_for_too_much_is_refused_with_all_figures() {
 
 #[test]
 fn overcommitted_children_are_allowed_with_a_warning() {
-    let tenants = tenants(&three_children(1.5, "{ rate: 3000, window: minute }"));
-    let warnings: Vec<_> = tenants.warnings().records().map(|r| r.message.to_owned()).collect();
+    let policy = policy(&three_children(1.5, "{ rate: 3000, window: minute }"));
+    let warnings: Vec<_> = policy.warnings().records().map(|r| r.message.to_owned()).collect();
     let expected =
         "the tenants below `part` have 6000 a minute of a total of 5000: they will contend for it";
     assert_eq!(warnings, [expected]);
-    assert_eq!(tenants.get("a").expect("declared").pools().len(), 1);
+    assert_eq!(policy.tenants().get("a").expect("declared").pools().len(), 1);
 }
 
 #[test]
@@ -199,7 +196,7 @@ fn children_count_in_the_parents_window() {
 /// Record 000, example 2: no sum, but one pool for all three.
 #[test]
 fn a_shared_pool_has_no_sum_and_is_charged_by_all() {
-    let tenants = tenants(
+    let policy = policy(
         "
 tenants:
   - id: part
@@ -210,17 +207,17 @@ tenants:
 ",
     );
     for id in ["a", "b", "c", "part"] {
-        assert_eq!(tenants.get(id).expect("declared").pools().len(), 1, "{id}");
+        assert_eq!(policy.tenants().get(id).expect("declared").pools().len(), 1, "{id}");
     }
-    assert_eq!(figures(&tenants, "c"), Some(("5000/minute".to_owned(), 5000)));
+    assert_eq!(figures(policy.tenants(), "c"), Some(("5000/minute".to_owned(), 5000)));
 }
 
 #[test]
 fn a_total_above_the_rate_is_a_warning() {
-    let tenants = tenants(
+    let policy = policy(
         "tenants:\n  - { id: part, rate_limit: { sustained: { rate: 10 }, budget: { mode: shared, total: 20 } } }\n",
     );
-    let warning = tenants.warnings().records().next().map(|r| r.message.to_owned());
+    let warning = policy.warnings().records().next().map(|r| r.message.to_owned());
     assert!(warning.is_some_and(|text| text.starts_with("`total` is 20/second, above")));
 }
 
@@ -295,7 +292,7 @@ proptest! {
         if reversed {
             lines.reverse();
         }
-        let tenants = tenants(&format!("tenants:\n{}", lines.concat()));
+        let policy = policy(&format!("tenants:\n{}", lines.concat()));
         // Whoever reaches a tenant: its own limit, all that reaches the nearest above it that has a limit and
         // shares it, and all that reaches those above it that enforce theirs.
         let mut reaching: Vec<Vec<(u64, usize, u64)>> = Vec::new();
@@ -311,7 +308,7 @@ proptest! {
         for (n, reaching) in reaching.iter().enumerate() {
             let rate = |limit: &(u64, usize, u64)| Rate::new(limit.0, Window::ALL[limit.1]);
             let slowest = reaching.iter().map(rate).min_by(|a, b| a.compare(*b));
-            let found = tenants.get(&format!("t{n}")).expect("declared").effective();
+            let found = policy.tenants().get(&format!("t{n}")).expect("declared").effective();
             prop_assert_eq!(found.is_some(), slowest.is_some());
             if let (Some(found), Some(slowest)) = (found, slowest) {
                 prop_assert_eq!(found.rate.compare(slowest), Ordering::Equal, "t{} of {:?}", n, nodes);

@@ -1,0 +1,260 @@
+//! Gathers limits as they are found, each checked where it stands.
+
+use tollgate_core::{Kind, Limit, LimitError, Period, Rate, Scope};
+
+use crate::path::Path;
+use crate::shapes::{self, Algorithm, Consistency, QuotaScope, QuotaUnit, QuotaWindow, Strategy};
+
+use super::faults::Faults;
+use super::figures::rate;
+use super::placed::{Counted, LimitId, Place, PlacedLimit, QueueBounds};
+
+/// All limits found so far, and what they are checked against.
+#[derive(Debug)]
+pub(crate) struct Limits<'f, 'd> {
+    pub(crate) all: Vec<PlacedLimit>,
+    pub(crate) faults: Faults<'d>,
+    file: &'f shapes::File,
+}
+
+/// Where a limit stands, for its counters, for people, and in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    pub(crate) place: Place,
+    pub(crate) source: String,
+    /// Of the `rate_limit` object.
+    pub(crate) path: Path,
+    /// The tenant whose counter it is, whoever below it is calling.
+    pub(crate) node: Option<usize>,
+}
+
+impl Spot {
+    pub(crate) fn new(place: Place, source: String, path: Path) -> Spot {
+        Spot { place, source, path, node: None }
+    }
+}
+
+/// A limit's figures, as they were written or after folding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Amount {
+    pub(crate) rate: Rate,
+    pub(crate) burst: Option<u64>,
+}
+
+impl Amount {
+    pub(crate) fn written(sustained: &shapes::Sustained, terms: &shapes::Terms) -> Amount {
+        let burst = terms.burst.as_ref().map(|burst| burst.capacity);
+        Amount { rate: rate(sustained), burst }
+    }
+}
+
+impl<'f, 'd> Limits<'f, 'd> {
+    pub(crate) fn new(file: &'f shapes::File, faults: Faults<'d>) -> Limits<'f, 'd> {
+        Limits { all: Vec::new(), faults, file }
+    }
+
+    /// Adds a limit as it is written in one piece.
+    pub(crate) fn add(&mut self, spot: Spot, written: &shapes::RateLimit) -> Option<LimitId> {
+        let amount = Amount::written(&written.sustained, &written.terms);
+        self.place(spot, amount, &written.terms, written.cost)
+    }
+
+    /// Adds a limit with these figures, which counts as `terms` say.
+    pub(crate) fn place(
+        &mut self,
+        spot: Spot,
+        amount: Amount,
+        terms: &shapes::Terms,
+        cost: u64,
+    ) -> Option<LimitId> {
+        let limit = self.build(&spot, amount, terms)?;
+        if cost > limit.capacity() {
+            let message = format!(
+                "a cost of {cost} can never pass: {} has a capacity of {}",
+                spot.source,
+                limit.capacity()
+            );
+            self.faults.error(
+                &spot.path.key("cost"),
+                message,
+                "lower the cost, or raise the capacity",
+            );
+            return None;
+        }
+        let scope = scope(terms.scope);
+        let placed = PlacedLimit {
+            place: spot.place,
+            counter: format!("{}:{}", scope.name(), spot.source).into(),
+            counted: counted(scope, spot.node),
+            scope,
+            strategy: terms.strategy,
+            consistency: self.consistency(&spot.path, terms),
+            queue: QueueBounds {
+                max_wait_ms: u32::try_from(terms.queue.max_wait_ms).unwrap_or(u32::MAX),
+                max_depth: u32::try_from(terms.queue.max_depth).unwrap_or(u32::MAX),
+            },
+            degrade: self.degrade(&spot.path, terms),
+            shows_headers: terms.response_headers,
+            cost,
+            counts_requests: false,
+            line: self.line(&spot.path),
+            source: spot.source.into(),
+            limit,
+        };
+        Some(self.push(placed))
+    }
+
+    /// A limit of these figures, or what is wrong with them.
+    pub(crate) fn build(
+        &mut self,
+        spot: &Spot,
+        amount: Amount,
+        terms: &shapes::Terms,
+    ) -> Option<Limit> {
+        let kind = kind(terms.algorithm);
+        let mut builder = Limit::of(kind, amount.rate);
+        if let Some(capacity) = amount.burst {
+            builder = builder.burst(capacity);
+        }
+        if kind == Kind::LeakyBucket && terms.strategy == Strategy::Queue {
+            builder = builder.paced();
+        }
+        let fault = match builder.build() {
+            Ok(limit) => return Some(limit),
+            Err(fault) => fault,
+        };
+        let path = spot.path.clone();
+        let at = match fault {
+            LimitError::BurstOnWindow { .. } | LimitError::CapacityTooLarge { .. } => {
+                path.key("burst").key("capacity")
+            }
+            _ => path.key("sustained").key("rate"),
+        };
+        self.faults.error(&at, fault.to_string(), "");
+        None
+    }
+
+    /// Adds a quota. `counter` is what its counters are called by.
+    pub(crate) fn quota(
+        &mut self,
+        spot: Spot,
+        quota: &shapes::Quota,
+        counter: &str,
+    ) -> Option<LimitId> {
+        let period = match quota.window {
+            QuotaWindow::Day => Period::Day,
+            QuotaWindow::Week => Period::Week,
+            QuotaWindow::Month => Period::Month,
+            QuotaWindow::Year => Period::Year,
+        };
+        let zone = quota.time_zone.as_str();
+        let limit = match Limit::quota(quota.limit, period, zone) {
+            Ok(limit) => limit,
+            Err(error) => {
+                self.faults.error(&spot.path, error.to_string(), "");
+                return None;
+            }
+        };
+        let scope = match quota.scope {
+            QuotaScope::User => Scope::User,
+            QuotaScope::Tenant => Scope::Tenant,
+        };
+        let unit = match quota.unit {
+            QuotaUnit::Requests => "",
+            QuotaUnit::Tokens => "-tokens",
+        };
+        let zone = if zone == "UTC" { String::new() } else { format!("@{zone}") };
+        let is_synced = self.file.rate_limit_sync.enabled;
+        let placed = PlacedLimit {
+            place: Place::Quota,
+            counter: format!("{}:{counter}{unit}{zone}", scope.name()).into(),
+            counted: counted(scope, None),
+            scope,
+            strategy: Strategy::Reject,
+            // One node alone counts for itself; several lease, which never admits too much.
+            consistency: if is_synced { Consistency::Lease } else { Consistency::Local },
+            queue: QueueBounds { max_wait_ms: 0, max_depth: 0 },
+            degrade: None,
+            shows_headers: true,
+            cost: 1,
+            counts_requests: quota.unit == QuotaUnit::Requests,
+            line: self.line(&spot.path),
+            source: spot.source.into(),
+            limit,
+        };
+        Some(self.push(placed))
+    }
+
+    pub(crate) fn get(&self, id: LimitId) -> &PlacedLimit {
+        &self.all[id.index()]
+    }
+
+    fn push(&mut self, placed: PlacedLimit) -> LimitId {
+        self.all.push(placed);
+        LimitId(self.all.len() as u32 - 1)
+    }
+
+    fn consistency(&mut self, path: &Path, terms: &shapes::Terms) -> Consistency {
+        let is_synced = self.file.rate_limit_sync.enabled;
+        match terms.consistency {
+            None if is_synced => Consistency::Hybrid,
+            None | Some(Consistency::Local) => Consistency::Local,
+            Some(asked) if is_synced => asked,
+            Some(_) => {
+                self.faults.error(
+                    &path.clone().key("consistency"),
+                    "only `local` works without Redis",
+                    "write `rate_limit_sync: { enabled: true }`, or leave `consistency` out",
+                );
+                Consistency::Local
+            }
+        }
+    }
+
+    fn degrade(&mut self, path: &Path, terms: &shapes::Terms) -> Option<u32> {
+        let name = terms.degrade.upstream.as_ref()?;
+        let number = self.file.upstreams.get_index_of(name);
+        if number.is_none() {
+            let path = path.clone().key("degrade").key("upstream");
+            let known = self.file.upstreams.keys().map(|name| name.as_str());
+            self.faults.unknown(&path, "upstream", name.as_str(), known);
+        }
+        number.map(|number| number as u32)
+    }
+
+    fn line(&self, path: &Path) -> u32 {
+        if self.faults.has(path) { self.faults.line_of(path) as u32 } else { 0 }
+    }
+}
+
+fn counted(scope: Scope, node: Option<usize>) -> Counted {
+    match (scope, node) {
+        (Scope::Global, _) => Counted::Everybody,
+        (Scope::Tenant, Some(node)) => Counted::Node(node as u32),
+        (Scope::Tenant, None) => Counted::Tenant,
+        (Scope::User, _) => Counted::User,
+        (Scope::Ip, _) => Counted::Ip,
+        (Scope::Route, _) => Counted::Route,
+    }
+}
+
+pub(crate) fn kind(algorithm: Algorithm) -> Kind {
+    match algorithm {
+        Algorithm::TokenBucket => Kind::TokenBucket,
+        Algorithm::SlidingWindow => Kind::SlidingWindow,
+        Algorithm::SlidingWindowLog => Kind::SlidingWindowLog,
+        Algorithm::FixedWindow => Kind::FixedWindow,
+        Algorithm::LeakyBucket => Kind::LeakyBucket,
+        Algorithm::Gcra => Kind::Gcra,
+    }
+}
+
+fn scope(scope: shapes::Scope) -> Scope {
+    match scope {
+        shapes::Scope::Global => Scope::Global,
+        shapes::Scope::Tenant => Scope::Tenant,
+        shapes::Scope::User => Scope::User,
+        shapes::Scope::Ip => Scope::Ip,
+        shapes::Scope::Route => Scope::Route,
+    }
+}

@@ -1,0 +1,98 @@
+//! Who is counted, in words: the names of counters in Redis and in explanations.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::compile::{Counted, PlacedLimit, Policy};
+
+/// The network an address is counted by: of IPv6 its /64, which one household or host has to itself; an IPv4 address
+/// written as IPv6 is the IPv4 address.
+///
+/// ```
+/// use tollgate_policy::counted_address;
+///
+/// let counted = |text: &str| counted_address(text.parse().unwrap()).to_string();
+/// assert_eq!(counted("203.0.113.7"), "203.0.113.7");
+/// assert_eq!(counted("::ffff:203.0.113.7"), "203.0.113.7");
+/// assert_eq!(counted("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+/// ```
+#[inline]
+pub fn counted_address(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let bits = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(bits))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// Who holds a key inside a tenant: a user, or the key itself where it names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Holder<'a> {
+    /// A user by name.
+    User(&'a str),
+    /// A key by its id.
+    Key(&'a str),
+}
+
+/// Who one request is counted as, in each scope.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// The id of its tenant.
+    pub tenant: &'a str,
+    /// Who holds its key.
+    pub holder: Holder<'a>,
+    /// Its address, where it is known.
+    pub ip: Option<IpAddr>,
+    /// The name of its route, where it has one.
+    pub route: Option<&'a str>,
+}
+
+impl Policy {
+    /// The name of the counter that a caller is charged to under a limit:
+    /// `<prefix>:ratelimit:<scope>:<limit>/<identifier>:<window>`.
+    pub fn counter_key(&self, limit: &PlacedLimit, caller: &Caller<'_>) -> String {
+        let mut key = format!("{}:ratelimit:", self.settings().redis.prefix);
+        escape(&mut key, limit.counter());
+        key.push('/');
+        match (limit.counted(), caller.holder) {
+            (Counted::Everybody, _) => key.push_str("all"),
+            (Counted::Node(node), _) => {
+                escape(&mut key, self.tenants().all()[node as usize].id());
+            }
+            (Counted::Tenant, _) => escape(&mut key, caller.tenant),
+            // A tenant's id has neither `/` nor `:`, so no user is taken for a key.
+            (Counted::User, Holder::User(user)) => {
+                escape(&mut key, caller.tenant);
+                key.push('/');
+                escape(&mut key, user);
+            }
+            (Counted::User, Holder::Key(id)) => {
+                escape(&mut key, caller.tenant);
+                key.push_str(":key:");
+                escape(&mut key, id);
+            }
+            (Counted::Ip, _) => match caller.ip.map(counted_address) {
+                Some(IpAddr::V6(network)) => key.push_str(&format!("{network}/64")),
+                Some(v4) => key.push_str(&v4.to_string()),
+                None => key.push_str("<ip>"),
+            },
+            (Counted::Route, _) => escape(&mut key, caller.route.unwrap_or("<route>")),
+        }
+        key.push(':');
+        key.push_str(limit.limit().span().name());
+        key
+    }
+}
+
+/// Braces would choose the slot of a cluster, and so would let a caller put all its counters on one node.
+fn escape(key: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '{' => key.push_str("%7B"),
+            '}' => key.push_str("%7D"),
+            '%' => key.push_str("%25"),
+            other => key.push(other),
+        }
+    }
+}

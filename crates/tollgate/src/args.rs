@@ -1,0 +1,54 @@
+//! What can be written after `tollgate`.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// A rate-limiting gateway: who is calling, what they may spend, and when to come back.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Tell everything that is wrong with a configuration file
+    Check(Check),
+    /// Show which limits a request meets, and where each comes from
+    Explain(Explain),
+    /// Print the JSON Schema of the configuration file
+    Schema,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// The configuration file; `-` for standard input
+    pub(crate) file: PathBuf,
+    /// One JSON object a fault, instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Explain {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Whose request it is; `anonymous` without a key
+    #[arg(long)]
+    pub(crate) tenant: String,
+    /// The user inside the tenant
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// The plan; the key's or the tenant's if left out
+    #[arg(long)]
+    pub(crate) plan: Option<String>,
+    /// Method and path of the request, as in "POST /v1/x"
+    #[arg(long, value_name = "REQUEST")]
+    pub(crate) route: Option<String>,
+    /// JSON, instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}

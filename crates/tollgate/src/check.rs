@@ -1,0 +1,44 @@
+//! `tollgate check`: everything that is wrong with a file, at once.
+
+use tollgate_policy::Diagnostics;
+use tollgate_policy::compile::Policy;
+
+use crate::args::Check;
+use crate::exit::Failure;
+use crate::output::{print, read, tell};
+
+pub(crate) fn run(args: &Check) -> Result<(), Failure> {
+    let text = read(&args.file)?;
+    let name = args.file.display().to_string();
+    let compiled = Policy::of(&name, &text);
+    let found = match &compiled {
+        Ok(policy) => policy.warnings(),
+        Err(faults) => &faults.diagnostics,
+    };
+    if args.json {
+        let lines = found.records().map(|record| serde_json::json!(record).to_string() + "\n");
+        print(&lines.collect::<String>())?;
+    } else {
+        tell(found);
+        print(&summary(&name, &compiled, found))?;
+    }
+    compiled.map(drop).map_err(|_| Failure::BadConfiguration)
+}
+
+fn summary<E>(name: &str, compiled: &Result<Policy, E>, found: &Diagnostics) -> String {
+    match compiled {
+        Err(_) => format!("{name}: not usable, {}\n", counted(found.len(), "fault")),
+        Ok(policy) => format!(
+            "{name}: good. {}, {}, {}, {}, {}\n",
+            counted(policy.tenants().all().len(), "tenant"),
+            counted(policy.plans().len(), "plan"),
+            counted(policy.routes().len(), "route"),
+            counted(policy.keys().len(), "key"),
+            counted(found.len(), "warning"),
+        ),
+    }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}

@@ -1,0 +1,29 @@
+//! How the command ends: 0 good, 1 failed, 2 usage (by clap), 78 bad configuration.
+
+use std::process::ExitCode;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The configuration cannot be used; what is wrong with it has been said.
+    BadConfiguration,
+    /// Anything else, to be said.
+    Failed(String),
+}
+
+pub(crate) fn code(done: Result<(), Failure>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::BadConfiguration) => ExitCode::from(78),
+        Err(Failure::Failed(why)) => {
+            eprintln!("tollgate: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::Failed(error.to_string())
+    }
+}

@@ -1,0 +1,23 @@
+//! The command: arguments become a configuration, and that becomes a running gateway.
+
+mod args;
+mod check;
+mod exit;
+mod explain;
+mod output;
+mod schema;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Schema => schema::run(),
+    };
+    exit::code(done)
+}
