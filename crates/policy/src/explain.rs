@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use serde::Serialize;
-use tollgate_core::PolicyName;
+use tollgate_core::{Kind, PolicyName};
 
 use crate::compile::{ANONYMOUS, Client, KeyInForce, Policy, RouteInForce, Work};
 use crate::identity::{Caller, Holder};
@@ -161,7 +161,11 @@ impl Policy {
                 window: figures.span().name(),
                 capacity: figures.capacity(),
                 time_zone: figures.calendar().map(|(_, zone)| zone.to_owned()),
-                algorithm: figures.kind().name(),
+                // A quota is a fixed window too, by the calendar.
+                algorithm: match figures.kind() {
+                    Kind::Quota => Kind::FixedWindow.name(),
+                    kind => kind.name(),
+                },
                 strategy: limit.strategy(),
                 consistency: limit.consistency(),
                 cost: limit.cost(work.cost()),

@@ -17,7 +17,10 @@ pub(crate) fn check(routes: &[RouteInForce], plans: &[PlanInForce], limits: &mut
         .map(LimitId)
         .filter(|id| {
             let limit = limits.get(*id);
-            meets_all(limit.place) || limit.place == Place::Quota && !limit.counts_requests
+            // The built-in defaults are for callers whom nobody has thought of.
+            let is_built_in = limit.place == Place::Default && limit.line == 0;
+            meets_all(limit.place) && !is_built_in
+                || limit.place == Place::Quota && !limit.counts_requests
         })
         .collect();
     low.sort_by_key(|id| limits.get(*id).limit.capacity());

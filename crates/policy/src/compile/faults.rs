@@ -54,7 +54,7 @@ impl<'d> Faults<'d> {
 
     /// The line something stands in.
     pub(crate) fn line_of(&self, path: &Path) -> usize {
-        self.document.source().position(self.document.span_of(path)).line
+        self.document.source().position(self.document.key_span_of(path)).line
     }
 
     /// Everything found.

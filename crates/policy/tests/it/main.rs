@@ -4,6 +4,9 @@
 
 mod accepts;
 mod bounds;
+mod chains;
+mod compiled_faults;
+mod examples;
 mod faults;
 mod judge;
 mod places;

@@ -1,0 +1,126 @@
+//! What is wrong with a file whose every part has the right shape.
+
+use tollgate_policy::compile::{Made, Policy};
+use tollgate_policy::{load, shapes};
+
+fn told(text: &str) -> Vec<String> {
+    let compiled = Policy::of("t.yaml", text.as_bytes());
+    let found = match &compiled {
+        Ok(policy) => policy.warnings(),
+        Err(faults) => &faults.diagnostics,
+    };
+    let severity = if compiled.is_ok() { "warning" } else { "error" };
+    found.records().map(|r| format!("{severity} {}:{} {}", r.line, r.column, r.message)).collect()
+}
+
+const DIGEST: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// what is wrong, and what is said of it
+#[test]
+fn every_fault_has_its_place_and_says_what_would_be_right() {
+    let api = "upstreams: { api: { url: \"http://a\" } }\n";
+    let rows: Vec<(String, &str)> = vec![
+        (
+            format!("{api}routes: [{{ path: /x, upstream: apy }}]"),
+            "error 2:32 there is no upstream `apy`, did you mean `api`?",
+        ),
+        (
+            format!("{api}routes: [{{ path: /x, upstream: api }}, {{ path: /x/, upstream: api }}]"),
+            "error 2:47 the route in line 2 is for the same requests",
+        ),
+        (
+            "tenants: [{ id: a, plan: gold }]".into(),
+            "error 1:26 there is no plan `gold`",
+        ),
+        (
+            format!("keys: [{{ tenant: a, sha256: {DIGEST} }}]"),
+            "error 1:18 there is no tenant `a`",
+        ),
+        (
+            format!(
+                "tenants: [{{ id: a }}]\nkeys:\n  - {{ tenant: a, sha256: {DIGEST} }}\n  - {{ tenant: a, sha256: {DIGEST} }}"
+            ),
+            "error 4:26 this key is declared twice, first in line 3",
+        ),
+        (
+            "plans: { p: { rate_limit: { algorithm: fixed_window, sustained: { rate: 5 }, burst: { capacity: 6 } } } }".into(),
+            "error 1:97 a fixed_window has no burst apart from its rate: leave out the capacity of 6, write 5 or choose token_bucket",
+        ),
+        (
+            "tenants: [{ id: a, rate_limit: { algorithm: sliding_window_log, sustained: { rate: 65537 } } }]".into(),
+            "error 1:84 a sliding_window_log remembers every charge, so its rate is at most 65536 and not 65537/second: lower it, or choose sliding_window",
+        ),
+        (
+            "plans: { p: { rate_limit: { sustained: { rate: 5 }, cost: 6 } } }".into(),
+            "error 1:59 a cost of 6 can never pass: plan:p has a capacity of 5",
+        ),
+        (
+            format!("{api}routes: [{{ path: /x, upstream: api, rate_limit: {{ cost: 6, sustained: {{ rate: 5 }} }} }}]"),
+            "error 2:57 a cost of 6 can never pass: route:/x has a capacity of 5",
+        ),
+        (
+            format!("{api}routes: [{{ path: /x, upstream: api, rate_limit: {{ cost: 60 }} }}]\nplans: {{ p: {{ rate_limit: {{ sustained: {{ rate: 5 }} }} }} }}"),
+            "warning 2:57 a cost of 60 is above plan:p's capacity of 5: callers under it are always refused",
+        ),
+        (
+            format!("{api}routes: [{{ path: /x, upstream: api, rate_limit: {{ cost: 600 }} }}]\nplans: {{ p: {{ rate_limit: {{ sustained: {{ rate: 5 }} }} }}, q: {{ rate_limit: {{ sustained: {{ rate: 50 }} }} }} }}"),
+            "warning 2:57 a cost of 600 is above plan:p's capacity of 5 and 1 other limit's: callers under it are always refused",
+        ),
+        (
+            "plans: { p: { rate_limit: { sustained: { rate: 5 }, consistency: strict } } }".into(),
+            "error 1:66 only `local` works without Redis",
+        ),
+        (
+            "plans: { p: { rate_limit: { sustained: { rate: 5 }, strategy: degrade, degrade: { upstream: spare } } } }".into(),
+            "error 1:93 there is no upstream `spare`",
+        ),
+        (
+            "plans: { p: { quota: [{ limit: 5, window: day }, { limit: 6, window: day }] } }".into(),
+            "error 1:50 this quota has the window, zone, scope and unit of one before it",
+        ),
+        (
+            format!("{api}routes: [{{ path: /x, upstream: api, operation: chat }}]\nplans: {{ p: {{ operations: {{ caht: {{ sustained: {{ rate: 5 }} }} }} }} }}"),
+            "warning 3:35 no route has the operation `caht`, did you mean `chat`?",
+        ),
+        (api.to_owned(), "warning 1:12 there are no routes: every request is answered with 404"),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(told(&text), [expected], "{text}");
+    }
+}
+
+#[test]
+fn faults_of_every_section_are_told_in_one_run() {
+    let text = "
+routes: [{ path: /x, upstream: a }, { path: /x, upstream: b }]
+plans: { p: { rate_limit: { sustained: { rate: 5 }, cost: 6 } } }
+tenants: [{ id: t, plan: q }, { id: u, parent: v }]
+";
+    assert_eq!(told(text).len(), 6, "{:#?}", told(text));
+}
+
+#[test]
+fn what_the_api_made_is_judged_together_with_the_file() {
+    let file = "
+plans: { free: {} }
+tenants:
+  - { id: part, rate_limit: { sustained: { rate: 100 }, budget: { mode: allocated } } }
+  - { id: a, parent: part, rate_limit: { sustained: { rate: 60 } } }
+";
+    let made = |rate: u64, plan: &str| {
+        let text = format!(
+            "plans: {{ {plan}: {{}} }}\ntenants: [{{ id: b, parent: part, plan: free, rate_limit: {{ sustained: {{ rate: {rate} }} }} }}]"
+        );
+        let shapes::File { tenants, plans, .. } = load("made", text.as_bytes()).unwrap().value;
+        Made { tenants, plans }
+    };
+    let compile = |made: Made| Policy::compile(load("t.yaml", file.as_bytes()).unwrap(), made);
+    let policy = compile(made(40, "gold")).unwrap();
+    assert!(policy.plan("gold").is_some() && policy.plan("free").is_some());
+    assert_eq!(policy.tenants().get("b").unwrap().pools().len(), 1);
+    let faults = compile(made(41, "gold")).unwrap_err();
+    assert_eq!((faults.budgets[0].asked, faults.budgets[0].available), (41.0, 40.0));
+    let faults = compile(made(40, "free")).unwrap_err();
+    let message = faults.diagnostics.records().next().map(|record| record.message.to_owned());
+    assert_eq!(message.as_deref(), Some("plan `free` was made by the API already"));
+}

@@ -1,0 +1,5 @@
+//! The command as a person uses it.
+
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
+
+mod commands;
