@@ -5,8 +5,11 @@
 //! most. A slash at the end of a path changes nothing: servers disagree about it, and it must not reach another
 //! route. So `/v1/*` is for `/v1` too.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
 
 use super::spelling::normalise;
 
@@ -40,11 +43,20 @@ impl std::error::Error for Taken {}
 #[derive(Clone, Debug)]
 pub struct Matcher {
     nodes: Vec<Node>,
+    /// From every node by every exact segment, in one table: a search touches little memory. Who chooses the
+    /// segments that are looked up does not choose those that are in it, so the hash needs no secret.
+    edges: HashTable<Edge>,
+}
+
+#[derive(Clone, Debug)]
+struct Edge {
+    from: u32,
+    to: u32,
+    segment: Box<str>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Node {
-    exact: HashMap<Box<str>, usize>,
     param: Option<usize>,
     /// Routes that end here.
     here: Vec<Candidate>,
@@ -81,7 +93,7 @@ impl Candidate {
 
 impl Default for Matcher {
     fn default() -> Matcher {
-        Matcher { nodes: vec![Node::default()] }
+        Matcher { nodes: vec![Node::default()], edges: HashTable::new() }
     }
 }
 
@@ -127,7 +139,13 @@ impl Matcher {
             // Written in whichever way, it stands for the one spelling of it.
             let spelled = format!("/{segment}");
             let normal = normalise(&spelled).unwrap_or_else(|_| spelled.as_str().into());
-            *self.nodes[node].exact.entry(normal[1..].into()).or_insert(new)
+            let segment = &normal[1..];
+            self.exact(node, segment).unwrap_or_else(|| {
+                let edge = Edge { from: node as u32, to: new as u32, segment: segment.into() };
+                let again = |edge: &Edge| hash(edge.from, &edge.segment);
+                self.edges.insert_unique(hash(edge.from, segment), edge, again);
+                new
+            })
         };
         if found == new {
             self.nodes.push(Node::default());
@@ -135,13 +153,20 @@ impl Matcher {
         found
     }
 
+    #[inline]
+    fn exact(&self, node: usize, segment: &str) -> Option<usize> {
+        let from = node as u32;
+        let is_it = |edge: &Edge| edge.from == from && *edge.segment == *segment;
+        self.edges.find(hash(from, segment), is_it).map(|edge| edge.to as usize)
+    }
+
     /// The number of the most specific route for a request, whose path is [normalised](normalise).
     pub fn find(&self, host: &str, method: &str, path: &str) -> Option<usize> {
         self.search(0, path.strip_prefix('/')?, host, method)
     }
 
-    fn search(&self, node: usize, rest: &str, host: &str, method: &str) -> Option<usize> {
-        let node = &self.nodes[node];
+    fn search(&self, at: usize, rest: &str, host: &str, method: &str) -> Option<usize> {
+        let node = &self.nodes[at];
         let first = |candidates: &[Candidate]| {
             candidates.iter().find(|one| one.is_for(host, method)).map(|one| one.route)
         };
@@ -149,11 +174,16 @@ impl Matcher {
             return first(&node.here).or_else(|| first(&node.below));
         }
         let (segment, behind) = rest.split_once('/').unwrap_or((rest, ""));
-        let exact = node.exact.get(segment).copied();
+        let exact = self.exact(at, segment);
         let deeper = |child: usize| self.search(child, behind, host, method);
         exact
             .and_then(deeper)
             .or_else(|| node.param.and_then(deeper))
             .or_else(|| first(&node.below))
     }
+}
+
+#[inline]
+fn hash(from: u32, segment: &str) -> u64 {
+    FixedState::with_seed(u64::from(from)).hash_one(segment)
 }
