@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::source::{Source, Span};
 
-/// So many are kept of one file; the rest are only counted, so that ten megabytes of faults are answered
+/// So many are kept of one file; the rest are only counted, so that megabytes of faults are answered
 /// as fast as one.
 const MAX_KEPT: usize = 1000;
 

@@ -16,7 +16,7 @@ use crate::source::{Source, Span};
 /// So deep may lists and objects stand in one another; the schema needs six.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// So many values may a file have: what ten megabytes of tenants with a limit each have.
+/// So many values may a file have: twice what the largest file of tenants with a limit each has.
 const MAX_VALUES: usize = 1_000_000;
 
 /// So many values may aliases repeat.

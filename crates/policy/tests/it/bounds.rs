@@ -59,7 +59,7 @@ fn deep_nesting_is_refused() {
 #[test]
 fn too_large_a_file_is_refused() {
     let text = " ".repeat(MAX_BYTES + 1);
-    assert_eq!(faults_of(&text), ["1:1 this is too large: 10485761 bytes"]);
+    assert_eq!(faults_of(&text), ["1:1 this is too large: 4194305 bytes"]);
     assert_eq!(faults_of(&text[1..]), ["1:1 there is nothing in it"]);
 }
 
