@@ -1,0 +1,125 @@
+//! What a caller may know of one limit.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use tollgate_core::{Limit, PolicyName, Refusal, Scope, Standing};
+
+/// One limit of a request's chain as its caller may see it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Limit, Rate, Scope, Standing};
+/// use tollgate_wire::Line;
+///
+/// # fn main() -> Result<(), tollgate_core::LimitError> {
+/// let limit = Limit::token_bucket(Rate::per_second(10)).burst(100).build()?;
+/// let standing =
+///     Standing { limit: 100, remaining: 47, reset_after: Duration::from_millis(5_300) };
+/// let line = Line::of(&limit, Scope::User, standing).source("plan:free").cost(10);
+/// assert_eq!(line.name().to_string(), "user-second");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    name: PolicyName,
+    source: &'a str,
+    cost: u64,
+    standing: Standing,
+    seconds: Option<u64>,
+    refusal: Option<Refusal>,
+}
+
+impl<'a> Line<'a> {
+    /// A limit by its name and where it stands after the decision. What is not said further: it costs 1, has
+    /// no `w`, comes from nowhere, and does not refuse.
+    pub fn new(name: PolicyName, standing: Standing) -> Line<'a> {
+        Line { name, source: "", cost: 1, standing, seconds: None, refusal: None }
+    }
+
+    /// A limit by its figures. Whoever writes many responses works out [`seconds_of`] and the name once
+    /// and calls [`new`](Line::new).
+    pub fn of(limit: &Limit, scope: Scope, standing: Standing) -> Line<'a> {
+        Line::new(PolicyName::new(scope, limit.span()), standing).seconds(seconds_of(limit))
+    }
+
+    /// Which such limit of its chain it is, counted from 1.
+    #[must_use]
+    pub fn nth(mut self, nth: u16) -> Line<'a> {
+        self.name = self.name.nth(nth);
+        self
+    }
+
+    /// Where the limit stands in the configuration: `tenant:acme`, `plan:free`.
+    #[must_use]
+    pub fn source(mut self, source: &'a str) -> Line<'a> {
+        self.source = source;
+        self
+    }
+
+    /// What this request costs it.
+    #[must_use]
+    pub fn cost(mut self, cost: u64) -> Line<'a> {
+        self.cost = cost;
+        self
+    }
+
+    /// Its `w`, as [`seconds_of`] tells.
+    #[must_use]
+    pub fn seconds(mut self, seconds: Option<u64>) -> Line<'a> {
+        self.seconds = seconds;
+        self
+    }
+
+    /// Why it refused, if it did.
+    #[must_use]
+    pub fn refusal(mut self, refusal: Option<Refusal>) -> Line<'a> {
+        self.refusal = refusal;
+        self
+    }
+
+    /// What callers know it by.
+    pub fn name(&self) -> PolicyName {
+        self.name
+    }
+
+    pub(crate) fn shown_source(&self) -> &'a str {
+        self.source
+    }
+
+    pub(crate) fn shown_cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Where it stands.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    pub(crate) fn window_seconds(&self) -> Option<u64> {
+        self.seconds
+    }
+
+    pub(crate) fn refused(&self) -> Option<Refusal> {
+        self.refusal
+    }
+
+    /// Orders lines, tightest first: fewest further requests of this cost, then longer to full.
+    pub(crate) fn tightness(&self) -> (u64, Reverse<Duration>) {
+        (self.standing.remaining / self.cost.max(1), Reverse(self.standing.reset_after))
+    }
+}
+
+/// The `w` of a limit: the seconds in which an empty bucket is full, rounded up, or the window; none for a quota,
+/// whose periods differ in length.
+pub fn seconds_of(limit: &Limit) -> Option<u64> {
+    let rate = limit.rate()?;
+    let window = rate.window().secs();
+    if !limit.kind().has_burst() {
+        return Some(window);
+    }
+    let tokens = u128::from(rate.tokens().max(1));
+    let seconds = (u128::from(limit.capacity()) * u128::from(window)).div_ceil(tokens);
+    u64::try_from(seconds).ok()
+}

@@ -1,0 +1,330 @@
+//! The answer to a request that may not pass: by a limit, or because too much is pending.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use jiff::fmt::temporal::DateTimePrinter;
+use tollgate_core::Refusal;
+
+use crate::grpc::{self, Code};
+use crate::json;
+use crate::line::Line;
+use crate::names;
+use crate::page::{Page, Place, set};
+use crate::problem::{JSON_PROBLEM, request_id_value};
+use crate::report::{Report, ceil_secs};
+
+/// A refusal on its way to the caller, as HTTP or as gRPC.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Limit, Rate, Refusal, Scope, Standing, Time};
+/// use tollgate_wire::{Line, Refused, Report};
+///
+/// # fn main() -> Result<(), tollgate_core::LimitError> {
+/// let limit = Limit::token_bucket(Rate::per_second(10)).burst(100).build()?;
+/// let standing = Standing { limit: 100, remaining: 0, reset_after: Duration::from_secs(10) };
+/// let lines = [Line::of(&limit, Scope::User, standing)
+///     .source("plan:free")
+///     .refusal(Some(Refusal::Wait(250_000_000)))];
+///
+/// let report = Report::refused(&lines, 0, Time::from_secs(1_800_000_000));
+/// let response = Refused::by_limit(&report, "req-1").http();
+/// assert_eq!(response.status(), 429);
+/// assert_eq!(response.headers()["retry-after"], "1");
+/// assert_eq!(response.headers()["retry-after-ms"], "250");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "it is answered by `http` or `grpc`"]
+pub struct Refused<'a> {
+    cause: Cause<'a>,
+    request_id: &'a str,
+    shows_limits: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cause<'a> {
+    Limit(Report<'a>),
+    Pending { source: &'a str, retry_after: Duration },
+}
+
+/// How long the caller is told to stay away, in every unit that it is told in.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    secs: u64,
+    millis: u64,
+    exact: Duration,
+}
+
+impl Wait {
+    /// Rounded up, and never 0: a caller that came back at once would be refused again.
+    fn new(exact: Duration) -> Wait {
+        let millis = exact.as_nanos().div_ceil(1_000_000).max(1);
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        Wait { secs: ceil_secs(exact).max(1), millis, exact: Duration::from_millis(millis) }
+    }
+}
+
+/// Room for the headers and the body of a usual refusal.
+const USUAL_BYTES: usize = 1_024;
+
+impl<'a> Refused<'a> {
+    /// By the limit that the report reports.
+    pub fn by_limit(report: &Report<'a>, request_id: &'a str) -> Refused<'a> {
+        Refused { cause: Cause::Limit(*report), request_id, shows_limits: true }
+    }
+
+    /// By backpressure: too much is pending at `source`, say `upstream:api`.
+    pub fn by_backpressure(
+        source: &'a str,
+        retry_after: Duration,
+        request_id: &'a str,
+    ) -> Refused<'a> {
+        Refused { cause: Cause::Pending { source, retry_after }, request_id, shows_limits: true }
+    }
+
+    /// Whether the limit headers are shown; `Retry-After` and its like always are.
+    pub fn limit_headers(mut self, shown: bool) -> Refused<'a> {
+        self.shows_limits = shown;
+        self
+    }
+
+    /// `None`: it never passes.
+    fn wait(&self) -> Option<Wait> {
+        match self.cause {
+            Cause::Pending { retry_after, .. } => Some(Wait::new(retry_after)),
+            Cause::Limit(report) => match report.reported().and_then(Line::refused) {
+                Some(refusal @ Refusal::Wait(_)) => refusal.retry_after().map(Wait::new),
+                Some(Refusal::Never) => None,
+                // Whoever refuses without a reason gives the shortest.
+                None => Some(Wait::new(Duration::ZERO)),
+            },
+        }
+    }
+
+    /// As HTTP: 429 or 503 with a problem body.
+    pub fn http(&self) -> Response<Bytes> {
+        let mut page = Page::with_capacity(USUAL_BYTES);
+        let wait = self.wait();
+        let body = self.body(&mut page, wait);
+        let mut headers = HeaderMap::with_capacity(24);
+        set(&mut headers, CONTENT_TYPE, JSON_PROBLEM);
+        set(&mut headers, CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let page = self.common(&mut headers, page, wait, Form::Http);
+        let mut response = Response::new(page.slice(body));
+        *response.status_mut() = match self.cause {
+            Cause::Limit(_) => StatusCode::TOO_MANY_REQUESTS,
+            Cause::Pending { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        *response.headers_mut() = headers;
+        response
+    }
+
+    /// As gRPC: `RESOURCE_EXHAUSTED` in trailers only. The body is empty.
+    pub fn grpc(&self) -> Response<Bytes> {
+        let wait = self.wait();
+        let message = self.detail(wait).to_string();
+        let mut response =
+            grpc::response(Code::ResourceExhausted, &message, wait.map(|wait| wait.exact));
+        let pushback = match wait {
+            Some(wait) => HeaderValue::from(wait.millis),
+            None => HeaderValue::from_static("-1"),
+        };
+        let headers = response.headers_mut();
+        set(headers, &names::GRPC_RETRY_PUSHBACK_MS, pushback);
+        self.common(headers, Page::with_capacity(USUAL_BYTES), wait, Form::Grpc);
+        response
+    }
+
+    /// The headers that both forms have.
+    fn common(
+        &self,
+        headers: &mut HeaderMap,
+        mut page: Page,
+        wait: Option<Wait>,
+        form: Form,
+    ) -> crate::page::Printed {
+        let waits = wait.map(|wait| (page.number(wait.secs), page.number(wait.millis)));
+        let shown = match self.cause {
+            Cause::Limit(report) if self.shows_limits => Some((report, report.print(&mut page))),
+            _ => None,
+        };
+        let printed = page.finish();
+        if let Some((secs, millis)) = waits {
+            if matches!(form, Form::Http) {
+                printed.set(headers, RETRY_AFTER, secs);
+                printed.set(headers, &names::X_RATELIMIT_RETRY_AFTER_MS, millis.clone());
+            }
+            printed.set(headers, &names::RETRY_AFTER_MS, millis);
+        } else {
+            // Clients that take a bare 429 for a reason to try again know this one.
+            set(headers, &names::X_SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        if let Some((report, places)) = shown {
+            report.insert(headers, &printed, places);
+        }
+        if let Some(id) = request_id_value(self.request_id) {
+            set(headers, &names::X_REQUEST_ID, id);
+        }
+        printed
+    }
+
+    fn detail(&self, wait: Option<Wait>) -> Detail<'a> {
+        Detail { cause: self.cause, secs: wait.map(|wait| wait.secs) }
+    }
+
+    /// Writes the problem body.
+    fn body(&self, page: &mut Page, wait: Option<Wait>) -> Place {
+        let start = page.end();
+        let (kind, title, status) = match self.cause {
+            Cause::Limit(_) => ("quota-exceeded", "Rate limit exceeded", "429"),
+            Cause::Pending { .. } => {
+                ("temporary-reduced-capacity", "Too much is pending already", "503")
+            }
+        };
+        page.text("{\"type\":\"https://iana.org/assignments/http-problem-types#");
+        page.text(kind);
+        page.text("\",\"title\":\"");
+        page.text(title);
+        page.text("\",\"status\":");
+        page.text(status);
+        page.text(",\"detail\":\"");
+        let message = page.end();
+        self.detail(wait).write(page, json::escaped);
+        let message = message..page.end();
+        page.text("\",\"instance\":");
+        json::string(page, self.request_id);
+        page.text(",\"violated-policies\":[");
+        if let Cause::Limit(report) = &self.cause {
+            violated(page, report);
+        }
+        page.text("],\"error\":{\"code\":\"");
+        page.text(match (self.cause, wait) {
+            (Cause::Pending { .. }, _) => "BACKPRESSURE",
+            (Cause::Limit(_), Some(_)) => "RATE_LIMIT_EXCEEDED",
+            (Cause::Limit(_), None) => "COST_EXCEEDS_LIMIT",
+        });
+        page.text("\",\"message\":\"");
+        page.bytes_mut().extend_from_within(message);
+        page.text("\",\"retryAfter\":");
+        match wait {
+            Some(wait) => drop(page.number(wait.secs)),
+            None => page.text("null"),
+        }
+        self.figures(page);
+        page.text("}}");
+        start..page.end()
+    }
+
+    /// The members of `error` that say which limit it was.
+    fn figures(&self, page: &mut Page) {
+        match &self.cause {
+            Cause::Limit(report) => {
+                let Some(line) = report.reported() else { return };
+                page.text(",\"limit\":");
+                page.number(line.standing().limit);
+                page.text(",\"remaining\":");
+                page.number(line.standing().remaining);
+                page.text(",\"resetAt\":\"");
+                date(page, report.reset_at(line));
+                page.text("\",\"policy\":\"");
+                page.name(line.name());
+                page.text("\",\"source\":");
+                json::string(page, line.shown_source());
+            }
+            Cause::Pending { source, .. } => {
+                page.text(",\"source\":");
+                json::string(page, source);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Http,
+    Grpc,
+}
+
+/// The names of all that refused, the reported one first.
+fn violated(page: &mut Page, report: &Report<'_>) {
+    let Some(reported) = report.reported() else { return };
+    page.text("\"");
+    page.name(reported.name());
+    page.text("\"");
+    let others = report.lines().iter().filter(|line| line.refused().is_some());
+    for line in others.filter(|line| !std::ptr::eq(*line, reported)) {
+        page.text(",\"");
+        page.name(line.name());
+        page.text("\"");
+    }
+}
+
+/// A moment as RFC 3339 in UTC.
+fn date(page: &mut Page, secs: u64) {
+    let secs = i64::try_from(secs).unwrap_or(i64::MAX);
+    let stamp = Timestamp::from_second(secs).unwrap_or(Timestamp::MAX);
+    // Into memory it cannot fail.
+    let _ = DateTimePrinter::new().print_timestamp(&stamp, page.bytes_mut());
+}
+
+/// The sentence for people: which limit, and what to do.
+struct Detail<'a> {
+    cause: Cause<'a>,
+    secs: Option<u64>,
+}
+
+impl Detail<'_> {
+    fn write(&self, page: &mut Page, quote: fn(&mut Page, &str)) {
+        match &self.cause {
+            Cause::Limit(report) => {
+                let Some(line) = report.reported() else { return };
+                match self.secs {
+                    Some(_) => page.text("The limit "),
+                    None => {
+                        page.text("This request costs ");
+                        page.number(line.shown_cost());
+                        page.text(", and the limit ");
+                    }
+                }
+                page.name(line.name());
+                if !line.shown_source().is_empty() {
+                    page.text(" of ");
+                    quote(page, line.shown_source());
+                }
+                match self.secs {
+                    Some(_) => page.text(" is used up."),
+                    None => {
+                        page.text(" admits at most ");
+                        page.number(line.standing().limit);
+                        page.text(": it can never pass.");
+                    }
+                }
+            }
+            Cause::Pending { source, .. } => {
+                page.text("Too much is pending at ");
+                quote(page, source);
+                page.text(".");
+            }
+        }
+        if let Some(secs) = self.secs {
+            page.text(" Try again in ");
+            page.number(secs);
+            page.text(if secs == 1 { " second." } else { " seconds." });
+        }
+    }
+}
+
+impl fmt::Display for Detail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut page = Page::with_capacity(128);
+        self.write(&mut page, Page::text);
+        f.write_str(&String::from_utf8_lossy(page.bytes_mut()))
+    }
+}

@@ -1,0 +1,153 @@
+//! What is written is read back, and nothing that can be received makes the reader fail.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use proptest::prelude::*;
+use tollgate_core::{PolicyName, Refusal, Scope, Span, Standing, Time};
+use tollgate_wire::read::{Seen, read};
+use tollgate_wire::{Line, Refused, Report};
+
+fn line() -> impl Strategy<Value = Line<'static>> {
+    let scopes =
+        prop::sample::select(&[Scope::Global, Scope::Tenant, Scope::User, Scope::Ip, Scope::Route]);
+    let figures = (0u64..1 << 49, 0u64..1 << 49, 0u64..380 * 86_400_000, 1u64..50);
+    let window = proptest::option::of(1u64..1_000_000);
+    (scopes, prop::sample::select(&Span::ALL), 1u16..20, figures, window).prop_map(
+        |(scope, span, nth, (limit, remaining, millis, cost), window)| {
+            let reset_after = Duration::from_millis(millis);
+            let standing = Standing { limit, remaining: remaining.min(limit), reset_after };
+            let name = PolicyName::new(scope, span).nth(nth);
+            Line::new(name, standing).cost(cost).seconds(window)
+        },
+    )
+}
+
+fn ceil(time: Duration) -> Duration {
+    Duration::from_secs(time.as_millis().div_ceil(1_000) as u64)
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(
+        lines in proptest::collection::vec(line(), 1..12),
+        nanos in 1_500_000_000_000_000_000u64..4_000_000_000_000_000_000,
+    ) {
+        let now = Time::from_nanos(nanos);
+        let report = Report::admitted(&lines, now);
+        let mut headers = HeaderMap::new();
+        report.write(&mut headers);
+
+        let said = read(&headers, now);
+        prop_assert_eq!(said.retry_after, None);
+        let spans = lines.iter().map(|line| line.name().span()).collect::<std::collections::BTreeSet<_>>();
+        prop_assert_eq!(said.limits.len(), spans.len());
+        let reported = report.reported().unwrap().name().to_string();
+        prop_assert!(said.limits.iter().any(|seen| seen.name == reported));
+        for seen in &said.limits {
+            let known = |line: &&Line<'_>| {
+                let shown = line.standing();
+                seen.name == line.name().to_string()
+                    && seen.limit == Some(shown.limit)
+                    && seen.remaining == Some(shown.remaining)
+                    && seen.reset_after == Some(ceil(shown.reset_after))
+            };
+            prop_assert!(lines.iter().any(|line| known(&line)), "{seen:?}");
+        }
+
+        // The older names say the same of the same limits.
+        headers.remove("ratelimit");
+        let older = read(&headers, now);
+        let plain = older.limits.iter().find(|seen| seen.name.is_empty()).unwrap();
+        let new: &Seen = said.limits.iter().find(|seen| seen.name == reported).unwrap();
+        prop_assert_eq!(plain.remaining, new.remaining);
+        prop_assert_eq!(plain.limit, new.limit);
+        let (older, new) = (plain.reset_after.unwrap(), new.reset_after.unwrap());
+        prop_assert!(older.abs_diff(new) <= Duration::from_secs(1), "{older:?} {new:?}");
+    }
+
+    #[test]
+    fn a_refusals_wait_is_read_back_to_the_millisecond(nanos in 1u64..1_000_000_000_000_000) {
+        let lines = [Line::new(
+            PolicyName::new(Scope::User, Span::Second),
+            Standing { limit: 1, remaining: 0, reset_after: Duration::from_nanos(nanos) },
+        )
+        .refusal(Some(Refusal::Wait(nanos)))];
+        let report = Report::refused(&lines, 0, Time::from_secs(1_800_000_000));
+        let refused = Refused::by_limit(&report, "r");
+        let millis = Some(Duration::from_millis(nanos.div_ceil(1_000_000)));
+        for mut response in [refused.http(), refused.grpc()] {
+            prop_assert_eq!(read(response.headers(), Time::EPOCH).retry_after, millis);
+            // And by each other way of saying it, no earlier.
+            for name in ["retry-after-ms", "x-ratelimit-retry-after-ms", "grpc-retry-pushback-ms"] {
+                response.headers_mut().remove(name);
+            }
+            prop_assert!(read(response.headers(), Time::EPOCH).retry_after >= millis);
+        }
+    }
+
+    #[test]
+    fn nothing_received_makes_reading_fail(
+        fields in proptest::collection::vec((field(), value()), 0..20),
+        now in any::<u64>(),
+    ) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            if let Ok(value) = HeaderValue::from_bytes(&value) {
+                headers.append(name, value);
+            }
+        }
+        let said = read(&headers, Time::from_nanos(now));
+        let longest = tollgate_wire::read::LONGEST;
+        prop_assert!(said.limits.len() <= 16);
+        prop_assert!(said.retry_after.is_none_or(|delay| delay <= longest));
+        for seen in said.limits {
+            prop_assert!(seen.reset_after.is_none_or(|delay| delay <= longest));
+            prop_assert!(seen.window.is_none_or(|window| window <= longest && !window.is_zero()));
+        }
+    }
+}
+
+fn field() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(
+        &[
+            "ratelimit",
+            "ratelimit-policy",
+            "ratelimit-limit",
+            "ratelimit-remaining",
+            "ratelimit-reset",
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+            "x-ratelimit-reset-after",
+            "x-ratelimit-resource",
+            "x-ratelimit-limit-minute",
+            "x-ratelimit-reset-tokens",
+            "x-rate-limit-reset",
+            "anthropic-ratelimit-requests-reset",
+            "retry-after",
+            "retry-after-ms",
+            "x-should-retry",
+            "grpc-retry-pushback-ms",
+            "grpc-status-details-bin",
+            "date",
+        ][..],
+    )
+}
+
+/// Any bytes, and texts that begin like what is expected.
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let likely = "[-+]?[0-9]{0,25}[.]?[0-9]{0,12}(s|ms|h|d|m0s|;w=[0-9]{1,20}|, [0-9]+;w=0)?";
+    let listed = "\"[a-z]{0,80}\";[rtqw]=-?[0-9]{1,15}(;[rtqw]=[0-9.]{1,15})?";
+    prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..64),
+        likely.prop_map(String::into_bytes),
+        listed.prop_map(String::into_bytes),
+        "[A-Za-z0-9+/]{0,120}={0,2}".prop_map(String::into_bytes),
+        "(limit|remaining|reset)=-?[0-9]{1,15}(, (limit|remaining|reset)=[0-9]{1,15}){0,2}"
+            .prop_map(String::into_bytes),
+        "(Mon|Fri), [0-9]{2} (Jan|Feb) [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT"
+            .prop_map(String::into_bytes),
+    ]
+}
