@@ -253,6 +253,22 @@ impl<'r> Chain<'r> {
         self.charges[index].rule(&self.successors)
     }
 
+    /// What a charge costs.
+    #[inline]
+    pub fn cost(&self, index: usize) -> u64 {
+        self.charges[index].cost
+    }
+
+    /// A charge as it was pushed, to ask about it alone.
+    pub fn charge(&self, index: usize) -> Charge<'r> {
+        self.charges[index]
+    }
+
+    /// The counter a charge is for: the same for all charges that share it, in this process only.
+    pub fn counter(&self, index: usize) -> u128 {
+        self.charges[index].key()
+    }
+
     /// Why a limit would not let the request pass; `None` if it would.
     pub fn refusal(&self, index: usize) -> Option<Refusal> {
         self.charges[index].refusal()

@@ -117,15 +117,8 @@ impl<C: Clock> Limiter<C> {
         self.decide(rule, identity, 0).standing
     }
 
-    /// How long until `cost` passes if `ahead` is charged before it; `None` if it never does.
-    pub fn wait_behind(
-        &self,
-        rule: &Rule,
-        identity: Identity,
-        ahead: u64,
-        cost: u64,
-    ) -> Option<Duration> {
-        let charge = Charge::new(rule, identity).cost(cost);
+    /// How long until `charge` passes if `ahead` is charged before it; `None` if it never does.
+    pub fn wait_behind(&self, charge: Charge<'_>, ahead: u64) -> Option<Duration> {
         match self.counters.refusal_behind(charge, ahead, self.clock.now()) {
             Some(refusal) => refusal.retry_after(),
             None => Some(Duration::ZERO),
@@ -142,6 +135,15 @@ impl<C: Clock> Limiter<C> {
     #[inline]
     pub fn take_at(&self, chain: &mut Chain<'_>, now: Time) -> Verdict {
         self.counters.take(chain, now)
+    }
+
+    /// Refuses a chain for a reason of the caller's own: its charge at `by` is said to have to wait so long, as one
+    /// must that stands at the end of a queue. Nothing is charged; where all its counters stand is told as
+    /// [`take`](Limiter::take) tells it.
+    pub fn refuse(&self, chain: &mut Chain<'_>, by: usize, refusal: Refusal) -> Verdict {
+        self.counters.look(chain, self.clock.now());
+        chain.charges[by].set_refusal(Some(refusal));
+        Verdict::Refused { by, refusal }
     }
 
     /// Gives back what an admitted chain was charged, because the request was not served after all.

@@ -22,7 +22,7 @@ use crate::Identity;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
-/// use tollgate_engine::{Limit, Limiter, Queue, Rate, Waiting};
+/// use tollgate_engine::{Charge, Limit, Limiter, Queue, Rate, Waiting};
 ///
 /// let limiter = Limiter::new();
 /// let rule = limiter.define("slow", Limit::token_bucket(Rate::per_second(50)).burst(1).build()?);
@@ -31,7 +31,7 @@ use crate::Identity;
 /// let queue = Queue::new(Duration::from_secs(1), 100);
 /// let request = Waiting { lane: tenant, cost: 1 };
 /// let attempt = || limiter.check(&rule, alice, 1).map_err(|refusal| refusal.retry_after());
-/// let ahead = |cost| limiter.wait_behind(&rule, alice, cost, 1);
+/// let ahead = |cost| limiter.wait_behind(Charge::new(&rule, alice), cost);
 /// queue.pass(request, ahead, attempt).await?;
 /// # Ok(())
 /// # }
@@ -101,6 +101,13 @@ impl Queue {
         self.lanes.lock().by_id.values().map(VecDeque::len).sum()
     }
 
+    /// What all who wait will be charged.
+    pub fn cost(&self) -> u64 {
+        let lanes = self.lanes.lock();
+        let costs = lanes.by_id.values().flatten().map(|waiter| waiter.cost);
+        costs.fold(0, u64::saturating_add)
+    }
+
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.lanes.lock().turns.is_empty()
@@ -118,9 +125,20 @@ impl Queue {
         &self,
         request: Waiting,
         behind: impl Fn(u64) -> Option<Duration>,
+        attempt: impl FnMut() -> Result<T, Option<Duration>>,
+    ) -> Result<T, QueueRefusal> {
+        self.pass_by(Instant::now() + self.max_wait, request, behind, attempt).await
+    }
+
+    /// [`pass`](Queue::pass) for a request that has waited elsewhere before, until `deadline` and not `max_wait` from
+    /// now.
+    pub async fn pass_by<T>(
+        &self,
+        deadline: Instant,
+        request: Waiting,
+        behind: impl Fn(u64) -> Option<Duration>,
         mut attempt: impl FnMut() -> Result<T, Option<Duration>>,
     ) -> Result<T, QueueRefusal> {
-        let deadline = Instant::now() + self.max_wait;
         if self.is_empty() {
             match attempt() {
                 Ok(passed) => return Ok(passed),

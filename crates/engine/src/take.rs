@@ -39,6 +39,43 @@ impl Counters {
         }
     }
 
+    /// Tells of every charge where its counter stands and whether it would pass, and charges none.
+    pub(crate) fn look(&self, chain: &mut Chain<'_>, now: Time) {
+        chain.decided_at = now;
+        let mut locked = Locked::none();
+        loop {
+            locked.lock(self, &mut chain.charges);
+            match self.look_locked(chain, &mut locked, now) {
+                Ok(()) => return,
+                Err(index) => {
+                    locked.release();
+                    self.find_room(&mut chain.charges[index], now);
+                }
+            }
+        }
+    }
+
+    /// As [`take_locked`](Counters::take_locked) does for what comes behind a charge that blocks the chain. The
+    /// error is the place of a charge for which there is no room.
+    fn look_locked(
+        &self,
+        chain: &mut Chain<'_>,
+        locked: &mut Locked<'_>,
+        now: Time,
+    ) -> Result<(), usize> {
+        let (charges, successors) = (&mut chain.charges[..], &mut chain.successors);
+        for index in 0..charges.len() {
+            let charge = &mut charges[index];
+            let table = locked.table(charge);
+            match table.find(charge.key()) {
+                Ok(slot) => self.take_found(table, slot, charge, successors, true, now),
+                Err(_) if !self.take_new(table, charges, index, now) => return Err(index),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Takes charge by charge as long as all pass. Nobody sees it before the locks are released, so what was
     /// taken in vain is simply put back.
     #[inline]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 use tollgate_engine::{
-    Clock, Limit, Limiter, Queue, QueueRefusal, Rate, Refusal, Rule, Time, Waiting,
+    Charge, Clock, Limit, Limiter, Queue, QueueRefusal, Rate, Refusal, Rule, Time, Waiting,
 };
 
 /// The runtime's own time, which stands still while anything can run.
@@ -48,7 +48,7 @@ impl Line {
     async fn request(self: Rc<Line>, tenant: &str, name: String) -> Result<(), QueueRefusal> {
         let id = self.limiter.identity("everybody");
         let attempt = || self.limiter.check(&self.rule, id, 1).map_err(Refusal::retry_after);
-        let behind = |ahead| self.limiter.wait_behind(&self.rule, id, ahead, 1);
+        let behind = |ahead| self.limiter.wait_behind(Charge::new(&self.rule, id), ahead);
         let request = Waiting { lane: self.limiter.identity(tenant), cost: 1 };
         self.queue.pass(request, behind, attempt).await?;
         self.passed.borrow_mut().push((name, self.begin.elapsed().as_millis()));

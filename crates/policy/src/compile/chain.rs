@@ -83,7 +83,14 @@ impl<'p> Work<'p> {
         Work { route: None, operation: operation.map(|number| number as u32), cost }
     }
 
+    /// The route it is for.
+    #[inline]
+    pub fn route(&self) -> Option<&'p RouteInForce> {
+        self.route
+    }
+
     /// The cost it states; without one each limit has its own.
+    #[inline]
     pub fn cost(&self) -> Option<u64> {
         self.cost
     }

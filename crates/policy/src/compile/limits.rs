@@ -4,6 +4,7 @@ use tollgate_core::{Kind, Limit, LimitError, Period, Rate, Scope};
 
 use crate::path::Path;
 use crate::shapes::{self, Algorithm, Consistency, QuotaScope, QuotaUnit, QuotaWindow, Strategy};
+use crate::text::UpstreamName;
 
 use super::faults::Faults;
 use super::figures::rate;
@@ -216,7 +217,7 @@ impl<'f, 'd> Limits<'f, 'd> {
         let number = self.file.upstreams.get_index_of(name);
         if number.is_none() {
             let path = path.clone().key("degrade").key("upstream");
-            let known = self.file.upstreams.keys().map(|name| name.as_str());
+            let known = self.file.upstreams.keys().map(UpstreamName::as_str);
             self.faults.unknown(&path, "upstream", name.as_str(), known);
         }
         number.map(|number| number as u32)

@@ -69,7 +69,7 @@ pub(crate) fn gather(
             name: name.as_str().into(),
             limit: own,
             operations: by_operation.into(),
-            quotas: quotas::gather(limits, balance, &plan.quota),
+            quotas: quotas::gather(limits, &balance, &plan.quota),
         }
     };
     file.plans.iter().map(plan).collect()

@@ -19,7 +19,7 @@ pub(crate) struct Balance {
 /// Adds quotas. Two of a kind would be one balance with two limits.
 pub(crate) fn gather(
     limits: &mut Limits<'_, '_>,
-    balance: Balance,
+    balance: &Balance,
     quotas: &OneOrMany<Quota>,
 ) -> Box<[LimitId]> {
     let all = quotas.as_slice();

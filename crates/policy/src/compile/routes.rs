@@ -3,7 +3,7 @@
 use crate::path::Path;
 use crate::routes::{Matcher, RouteKey};
 use crate::shapes::{self, RouteAuth};
-use crate::text::UpstreamName;
+use crate::text::{Host, Method, UpstreamName};
 
 use super::limits::{Amount, Limits, Spot};
 use super::operations::Operations;
@@ -113,9 +113,9 @@ fn tell_twins(
     limits: &mut Limits<'_, '_>,
 ) {
     let methods = route.methods.as_deref().unwrap_or_default();
-    let methods: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
+    let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
     let hosts = route.hosts.as_deref().unwrap_or_default();
-    let hosts: Vec<&str> = hosts.iter().map(|host| host.as_str()).collect();
+    let hosts: Vec<&str> = hosts.iter().map(Host::as_str).collect();
     let key = RouteKey { path: route.path.as_str(), methods: &methods, hosts: &hosts };
     if let Err(taken) = matcher.add(index, key) {
         let routes = Path::root().key("routes");
@@ -132,12 +132,12 @@ fn tell_twins(
 fn name(route: &shapes::Route) -> String {
     let mut name = String::new();
     if let Some(methods) = &route.methods {
-        let methods: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
+        let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
         name += &methods.join(",");
         name.push(' ');
     }
     if let Some(hosts) = &route.hosts {
-        let hosts: Vec<&str> = hosts.iter().map(|host| host.as_str()).collect();
+        let hosts: Vec<&str> = hosts.iter().map(Host::as_str).collect();
         name += &hosts.join(",");
     }
     name += route.path.as_str();

@@ -106,7 +106,11 @@ impl Tenants {
                     let source = format!("tenant:{}", tenant.id);
                     let counter = format!("{source}:quota");
                     let path = path_of(index).key("quota");
-                    quotas::gather(limits, quotas::Balance { source, counter, path }, &tenant.quota)
+                    quotas::gather(
+                        limits,
+                        &quotas::Balance { source, counter, path },
+                        &tenant.quota,
+                    )
                 }),
             }
         });

@@ -68,17 +68,13 @@ fn precedence_is_key_then_plan_then_defaults() {
         ),
         (
             "so is one from above",
-            format!(
-                "tenants: [{{ id: acme, parent: part }}, {{ id: part, rate_limit: {{ sharing: enforce, sustained: {{ rate: 7 }} }} }}]"
-            ),
+            "tenants: [{ id: acme, parent: part }, { id: part, rate_limit: { sharing: enforce, sustained: { rate: 7 } } }]".into(),
             ACME,
             &["tenant:acme", "tenant:part"],
         ),
         (
             "so is a pool from above, though the limit is private",
-            format!(
-                "tenants: [{{ id: acme, parent: part }}, {{ id: part, rate_limit: {{ sustained: {{ rate: 7 }}, budget: {{ mode: shared }} }} }}]"
-            ),
+            "tenants: [{ id: acme, parent: part }, { id: part, rate_limit: { sustained: { rate: 7 }, budget: { mode: shared } } }]".into(),
             ACME,
             &["pool:part"],
         ),

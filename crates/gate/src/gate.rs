@@ -1,0 +1,156 @@
+//! The gate: the limiter and the policy in force.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use smallvec::SmallVec;
+use tollgate_engine::{Chain, Charge, Clock, Identity, Limiter, Strategy, SystemClock, Time};
+use tollgate_policy::compile::{Client, Counted, PlacedLimit, Policy, RouteInForce, Work};
+use tollgate_policy::{Holder, counted_address, shapes};
+
+use crate::caller::Caller;
+use crate::in_force::InForce;
+use crate::passage::Passage;
+use crate::waiting::WaitingRoom;
+
+/// A policy in force over counters in memory.
+#[derive(Debug)]
+pub struct Gate<C = SystemClock> {
+    limiter: Limiter<C>,
+    in_force: ArcSwap<InForce>,
+    pub(crate) waiting: WaitingRoom,
+}
+
+impl Gate {
+    /// A policy in force on the system's clock, with as many counters as it says.
+    pub fn new(policy: Policy) -> Gate {
+        Gate::with_clock(SystemClock::new(), policy)
+    }
+}
+
+impl<C: Clock> Gate<C> {
+    /// A policy in force on a clock of your own.
+    pub fn with_clock(clock: C, policy: Policy) -> Gate<C> {
+        let max_keys = policy.settings().counters.max_keys as usize;
+        let limiter = Limiter::with_clock(clock, max_keys);
+        let in_force = InForce::bind(policy, &limiter);
+        Gate { limiter, in_force: ArcSwap::from_pointee(in_force), waiting: WaitingRoom::default() }
+    }
+
+    /// Puts another policy into force at once. Counters keep their tokens; nobody waits.
+    pub fn enforce(&self, policy: Policy) {
+        self.in_force.store(Arc::new(InForce::bind(policy, &self.limiter)));
+    }
+
+    /// The policy in force now. A request keeps to the one it began with.
+    #[inline]
+    pub fn in_force(&self) -> Guard<Arc<InForce>> {
+        self.in_force.load()
+    }
+
+    /// The counters.
+    pub fn limiter(&self) -> &Limiter<C> {
+        &self.limiter
+    }
+
+    /// Who is calling: the tenant with this number, who holds its key there, and from which address.
+    #[inline]
+    pub fn caller(
+        &self,
+        in_force: &InForce,
+        tenant: usize,
+        holder: Holder<'_>,
+        address: IpAddr,
+    ) -> Caller {
+        let id = in_force.policy().tenants().all()[tenant].id();
+        let user = match holder {
+            Holder::User(name) => self.limiter.identity(&(id, 0u8, name)),
+            Holder::Key(key) => self.limiter.identity(&(id, 1u8, key)),
+        };
+        Caller {
+            client: Client::of(in_force.policy(), tenant),
+            tenant: in_force.tenant(tenant),
+            user,
+            address: counted_address(address),
+        }
+    }
+
+    /// Decides a request now, all or nothing, without waiting.
+    #[inline]
+    pub fn decide<'f>(
+        &self,
+        in_force: &'f InForce,
+        caller: &Caller,
+        work: Work<'f>,
+    ) -> Passage<'f> {
+        self.decide_at(in_force, caller, work, self.limiter.clock().now())
+    }
+
+    /// [`decide`](Gate::decide) for whoever has read the clock already.
+    #[inline]
+    pub fn decide_at<'f>(
+        &self,
+        in_force: &'f InForce,
+        caller: &Caller,
+        work: Work<'f>,
+        now: Time,
+    ) -> Passage<'f> {
+        let mut passage = self.passage(in_force, caller, work);
+        passage.verdict = self.limiter.take_at(&mut passage.chain, now);
+        passage
+    }
+
+    /// Gives back what an admitted request was charged, because it was not served after all.
+    pub fn give_back(&self, passage: &mut Passage<'_>) {
+        self.limiter.give_back(&mut passage.chain);
+    }
+
+    /// A request's charges, not yet decided.
+    #[inline]
+    pub(crate) fn passage<'f>(
+        &self,
+        in_force: &'f InForce,
+        caller: &Caller,
+        work: Work<'f>,
+    ) -> Passage<'f> {
+        let mut chain = Chain::new();
+        let mut limits: SmallVec<[&PlacedLimit; 8]> = SmallVec::new();
+        for (id, limit) in in_force.policy().chain(caller.client, work) {
+            let identity = self.identity(in_force, caller, limit, work.route());
+            let charge = Charge::new(in_force.rule(id), identity)
+                .cost(limit.cost(work.cost()))
+                .strategy(strategy(limit.strategy()));
+            chain.push(charge);
+            limits.push(limit);
+        }
+        Passage::undecided(chain, limits)
+    }
+
+    #[inline]
+    fn identity(
+        &self,
+        in_force: &InForce,
+        caller: &Caller,
+        limit: &PlacedLimit,
+        route: Option<&RouteInForce>,
+    ) -> Identity {
+        match limit.counted() {
+            Counted::Everybody => in_force.everybody(),
+            Counted::Node(number) => in_force.tenant(number as usize),
+            Counted::Tenant => caller.tenant,
+            Counted::User => caller.user,
+            Counted::Ip => self.limiter.identity(&caller.address),
+            Counted::Route => self.limiter.identity(route.map_or("", RouteInForce::name)),
+        }
+    }
+}
+
+fn strategy(strategy: shapes::Strategy) -> Strategy {
+    match strategy {
+        shapes::Strategy::Reject => Strategy::Reject,
+        shapes::Strategy::Queue => Strategy::Queue,
+        shapes::Strategy::Degrade => Strategy::Degrade,
+        shapes::Strategy::Observe => Strategy::Observe,
+    }
+}

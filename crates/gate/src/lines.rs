@@ -1,0 +1,56 @@
+//! What the caller is told about the limits of its chain.
+
+use smallvec::SmallVec;
+use tollgate_engine::{Time, Verdict};
+use tollgate_policy::shapes::Strategy;
+use tollgate_wire::{Line, Report, seconds_of};
+
+use crate::passage::Passage;
+
+/// The limits of a chain as the caller may see them. One that only observes is not among them.
+#[derive(Debug)]
+pub struct Lines<'a> {
+    lines: SmallVec<[Line<'a>; 8]>,
+    refused_by: Option<usize>,
+    now: Time,
+}
+
+impl<'a> Lines<'a> {
+    /// Of a decided request.
+    pub fn of(passage: &Passage<'a>) -> Lines<'a> {
+        let (by, is_refused) = match passage.verdict() {
+            Verdict::Refused { by, .. } | Verdict::Queued { by, .. } => (Some(by), true),
+            Verdict::Admitted | Verdict::Degraded { .. } => (None, false),
+        };
+        let mut lines: SmallVec<[Line<'a>; 8]> = SmallVec::new();
+        let mut refused_by = None;
+        for place in 0..passage.len() {
+            let limit = passage.limit(place);
+            let refusal = passage.chain().refusal(place);
+            let refusal = match limit.strategy() {
+                Strategy::Observe => continue,
+                Strategy::Reject | Strategy::Queue => refusal.filter(|_| is_refused),
+                // Skipped, whoever else refused.
+                Strategy::Degrade => None,
+            };
+            if by == Some(place) {
+                refused_by = Some(lines.len());
+            }
+            let line = Line::new(passage.name(place), passage.chain().standing(place))
+                .source(limit.source())
+                .cost(passage.chain().cost(place))
+                .seconds(seconds_of(limit.limit()))
+                .refusal(refusal);
+            lines.push(line);
+        }
+        Lines { lines, refused_by, now: passage.chain().decided_at() }
+    }
+
+    /// What a response tells of them.
+    pub fn report(&self) -> Report<'_> {
+        match self.refused_by {
+            Some(by) => Report::refused(&self.lines, by, self.now),
+            None => Report::admitted(&self.lines, self.now),
+        }
+    }
+}

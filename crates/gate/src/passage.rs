@@ -1,0 +1,98 @@
+//! One request at the gate: its chain and what became of it.
+
+use smallvec::SmallVec;
+use tollgate_engine::{Chain, PolicyName, Refusal, Verdict};
+use tollgate_policy::compile::PlacedLimit;
+use tollgate_policy::shapes::Strategy;
+
+/// One request at the gate: the verdict, and where each limit stands after it.
+#[derive(Debug)]
+pub struct Passage<'f> {
+    pub(crate) chain: Chain<'f>,
+    pub(crate) limits: SmallVec<[&'f PlacedLimit; 8]>,
+    pub(crate) verdict: Verdict,
+}
+
+impl<'f> Passage<'f> {
+    pub(crate) fn undecided(
+        chain: Chain<'f>,
+        limits: SmallVec<[&'f PlacedLimit; 8]>,
+    ) -> Passage<'f> {
+        Passage { chain, limits, verdict: Verdict::Admitted }
+    }
+
+    /// What becomes of the request.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// Whether it may go on now.
+    pub fn is_admitted(&self) -> bool {
+        self.verdict.is_admitted()
+    }
+
+    /// How many limits it met.
+    pub fn len(&self) -> usize {
+        self.limits.len()
+    }
+
+    /// Whether it met none.
+    pub fn is_empty(&self) -> bool {
+        self.limits.is_empty()
+    }
+
+    /// The limit at a place of the chain.
+    pub fn limit(&self, place: usize) -> &'f PlacedLimit {
+        self.limits[place]
+    }
+
+    /// Its charges.
+    pub fn chain(&self) -> &Chain<'f> {
+        &self.chain
+    }
+
+    /// The place of the limit that keeps it out: the one with the longest wait.
+    pub fn refused_by(&self) -> Option<usize> {
+        match self.verdict {
+            Verdict::Refused { by, .. } | Verdict::Queued { by, .. } => Some(by),
+            Verdict::Admitted | Verdict::Degraded { .. } => None,
+        }
+    }
+
+    /// How long that one keeps it out.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self.verdict {
+            Verdict::Refused { refusal, .. } | Verdict::Queued { refusal, .. } => Some(refusal),
+            Verdict::Admitted | Verdict::Degraded { .. } => None,
+        }
+    }
+
+    /// The limits that observe and would have refused.
+    pub fn observed(&self) -> impl Iterator<Item = &'f PlacedLimit> + '_ {
+        (0..self.len())
+            .filter(|place| self.chain.refusal(*place).is_some())
+            .map(|place| self.limits[place])
+            .filter(|limit| limit.strategy() == Strategy::Observe)
+    }
+
+    /// The first limit that was skipped, if the request passes degraded: its name, and the number of the
+    /// upstream it forwards to.
+    pub fn degraded(&self) -> Option<(PolicyName, Option<usize>)> {
+        match self.verdict {
+            Verdict::Degraded { by } => Some((self.name(by), self.limits[by].degrade_to())),
+            _ => None,
+        }
+    }
+
+    /// The name of the limit at a place: of several alike, which of them it is.
+    pub fn name(&self, place: usize) -> PolicyName {
+        let name = self.limits[place].name();
+        let before = self.limits[..place].iter().filter(|limit| limit.name() == name).count();
+        name.nth(before as u16 + 1)
+    }
+
+    /// Whether responses may tell of limits: none of the chain forbids it.
+    pub fn shows_headers(&self) -> bool {
+        self.limits.iter().all(|limit| limit.shows_headers())
+    }
+}

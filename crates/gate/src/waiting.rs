@@ -1,0 +1,177 @@
+//! Waiting in line for a limit whose strategy is `queue`.
+//!
+//! Each counter that anybody waits for has a queue, made when the first comes and forgotten when the last leaves. A
+//! request waits in the line of the limit that keeps it out longest, and retries its whole chain when it has
+//! the turn. If another limit keeps it out by then it moves to that one's line: it must not hold up
+//! others who wait for something else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tollgate_engine::{Clock, Queue, QueueRefusal, Refusal, Verdict, Waiting};
+use tollgate_policy::compile::Work;
+use tollgate_policy::shapes::Strategy;
+
+use crate::caller::Caller;
+use crate::gate::Gate;
+use crate::in_force::InForce;
+use crate::passage::Passage;
+
+/// The lines that somebody stands in, by the counter they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingRoom {
+    by_counter: Mutex<HashMap<u128, Line>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    queue: Arc<Queue>,
+    /// Who holds the queue; with the last it is forgotten.
+    holders: usize,
+}
+
+/// Somebody's hold on a line.
+struct Held<'l> {
+    room: &'l WaitingRoom,
+    counter: u128,
+    queue: Arc<Queue>,
+}
+
+impl WaitingRoom {
+    fn hold(&self, counter: u128, make: impl FnOnce() -> Queue) -> Held<'_> {
+        let mut by_counter = self.by_counter.lock();
+        let line = by_counter
+            .entry(counter)
+            .or_insert_with(|| Line { queue: Arc::new(make()), holders: 0 });
+        line.holders += 1;
+        Held { room: self, counter, queue: Arc::clone(&line.queue) }
+    }
+
+    /// Whether somebody waits for this counter.
+    fn is_waited_for(&self, counter: u128) -> bool {
+        let by_counter = self.by_counter.lock();
+        by_counter.get(&counter).is_some_and(|line| !line.queue.is_empty())
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut by_counter = self.room.by_counter.lock();
+        if let Some(line) = by_counter.get_mut(&self.counter) {
+            line.holders -= 1;
+            if line.holders == 0 {
+                by_counter.remove(&self.counter);
+            }
+        }
+    }
+}
+
+impl<C: Clock> Gate<C> {
+    /// Decides a request, waiting in line where the strategy is `queue`. Nothing is held meanwhile, and whoever
+    /// drops the future has left.
+    ///
+    /// A request that waited in vain, or was not let into the line, is refused by the limit it waited for.
+    pub async fn pass<'f>(
+        &self,
+        in_force: &'f InForce,
+        caller: &Caller,
+        work: Work<'f>,
+    ) -> Passage<'f> {
+        let mut passage = self.passage(in_force, caller, work);
+        let overtaken = self.waited_for(&passage);
+        let mut waits_for = match overtaken {
+            // Newcomers do not overtake.
+            Some(place) => place,
+            None => {
+                self.try_again(&mut passage);
+                match passage.verdict {
+                    Verdict::Queued { by, .. } => by,
+                    _ => return passage,
+                }
+            }
+        };
+        let arrived = Instant::now();
+        loop {
+            match self.stand_in_line(&mut passage, caller, waits_for, arrived).await {
+                Ok(()) => return passage,
+                Err(Moved::To(place)) => waits_for = place,
+                Err(Moved::Out(refusal)) => {
+                    let limiter = self.limiter();
+                    passage.verdict = limiter.refuse(&mut passage.chain, waits_for, refusal);
+                    return passage;
+                }
+            }
+        }
+    }
+
+    /// The first limit of the chain that others wait for already.
+    fn waited_for(&self, passage: &Passage<'_>) -> Option<usize> {
+        (0..passage.len()).find(|place| {
+            passage.limit(*place).strategy() == Strategy::Queue
+                && self.waiting.is_waited_for(passage.chain.counter(*place))
+        })
+    }
+
+    fn try_again(&self, passage: &mut Passage<'_>) {
+        passage.verdict = self.limiter().take(&mut passage.chain);
+    }
+
+    async fn stand_in_line(
+        &self,
+        passage: &mut Passage<'_>,
+        caller: &Caller,
+        place: usize,
+        arrived: Instant,
+    ) -> Result<(), Moved> {
+        let bounds = passage.limit(place).queue();
+        let max_wait = Duration::from_millis(u64::from(bounds.max_wait_ms));
+        let make = || Queue::new(max_wait, bounds.max_depth as usize);
+        let held = self.waiting.hold(passage.chain.counter(place), make);
+        let charge = passage.chain.charge(place);
+        let request = Waiting { lane: caller.tenant, cost: passage.chain.cost(place) };
+        let behind = |ahead: u64| self.limiter().wait_behind(charge, ahead);
+        let mut moved = None;
+        let attempt = || {
+            self.try_again(passage);
+            match passage.verdict {
+                Verdict::Admitted | Verdict::Degraded { .. } => Ok(()),
+                Verdict::Queued { by, refusal } if by == place => Err(refusal.retry_after()),
+                Verdict::Queued { by, .. } => {
+                    moved = Some(Moved::To(by));
+                    Err(None)
+                }
+                Verdict::Refused { .. } => {
+                    moved = None;
+                    Err(None)
+                }
+            }
+        };
+        let done = held.queue.pass_by(arrived + max_wait, request, behind, attempt).await;
+        match (done, moved) {
+            (Ok(()), _) => Ok(()),
+            (Err(_), Some(moved)) => Err(moved),
+            // Another limit refused, which does not queue: the verdict stands.
+            (Err(QueueRefusal::Refused), None) => Ok(()),
+            // It is told to come back when all who wait have been served.
+            (Err(QueueRefusal::Full | QueueRefusal::TooLong(_)), None) => {
+                let wait = self.limiter().wait_behind(charge, held.queue.cost());
+                Err(Moved::Out(wait.map_or(Refusal::Never, as_refusal)))
+            }
+        }
+    }
+}
+
+/// Why a request left a line without passing.
+enum Moved {
+    /// It waits for the limit at another place.
+    To(usize),
+    /// It may not wait.
+    Out(Refusal),
+}
+
+fn as_refusal(wait: Duration) -> Refusal {
+    Refusal::Wait(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX - 1).max(1))
+}

@@ -1,0 +1,217 @@
+//! `queue`, `degrade` and `observe`, alone and mixed.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+use tollgate_engine::{Clock, Refusal, Time, Verdict};
+use tollgate_gate::Gate;
+use tollgate_policy::compile::Work;
+
+use crate::{NOW, caller, cause, policy};
+
+/// The runtime's own time, which stands still while anything can run.
+#[derive(Clone, Copy)]
+struct PausedClock(Instant);
+
+impl Clock for PausedClock {
+    fn now(&self) -> Time {
+        NOW + self.0.elapsed()
+    }
+}
+
+/// A gate under paused time, and who passed it when.
+struct Line {
+    gate: Gate<PausedClock>,
+    log: RefCell<Vec<String>>,
+    begin: Instant,
+}
+
+impl Line {
+    fn new(text: &str) -> Rc<Line> {
+        let begin = Instant::now();
+        let gate = Gate::with_clock(PausedClock(begin), policy(text));
+        Rc::new(Line { gate, log: RefCell::default(), begin })
+    }
+
+    async fn request(self: Rc<Line>, tenant: &'static str, name: String) {
+        let in_force = self.gate.in_force();
+        let caller = caller(&self.gate, &in_force, tenant, "ci");
+        let passage = self.gate.pass(&in_force, &caller, Work::default()).await;
+        let at = self.begin.elapsed().as_millis();
+        let outcome = match (passage.verdict(), cause(&passage)) {
+            (Verdict::Degraded { .. }, _) => "degraded".to_owned(),
+            (_, Ok(())) => "passed".to_owned(),
+            (_, Err(source)) => {
+                let wait = passage.refusal().and_then(Refusal::retry_after);
+                format!("refused by {source} for {}", wait.unwrap_or_default().as_millis())
+            }
+        };
+        self.log.borrow_mut().push(format!("{at} {name} {outcome}"));
+    }
+
+    fn log(&self) -> Vec<String> {
+        self.log.borrow().clone()
+    }
+}
+
+async fn run(line: &Rc<Line>, requests: &[(&'static str, &str)]) -> Vec<String> {
+    let local = LocalSet::new();
+    for (tenant, name) in requests {
+        local.spawn_local(Rc::clone(line).request(tenant, (*name).to_owned()));
+    }
+    local.await;
+    line.log()
+}
+
+/// Ten a second for everybody, one at a time.
+fn shared(queue: &str, rest: &str) -> String {
+    format!(
+        "
+upstreams: {{ api: {{ url: \"http://a\" }} }}
+defaults:
+  client: {{ sustained: {{ rate: 10 }}, burst: {{ capacity: 1 }}, scope: global, strategy: queue, queue: {queue} }}
+  tenant: {{ sustained: {{ rate: 100000 }} }}
+tenants: [ {{ id: a }}, {{ id: b }}{rest} ]
+"
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_pass_in_order_of_arrival_and_tenants_take_turns() {
+    let line = Line::new(&shared("{}", ""));
+    let order =
+        run(&line, &[("a", "a1"), ("a", "a2"), ("a", "a3"), ("a", "a4"), ("b", "b1")]).await;
+    assert_eq!(
+        order,
+        ["0 a1 passed", "100 a2 passed", "200 b1 passed", "300 a3 passed", "400 a4 passed"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_of_one_tenant_do_not_keep_another_waiting() {
+    let line = Line::new(&shared("{ max_wait_ms: 86400000, max_depth: 2000 }", ""));
+    let local = LocalSet::new();
+    for n in 0..1000 {
+        local.spawn_local(Rc::clone(&line).request("a", format!("a{n}")));
+    }
+    local.spawn_local(Rc::clone(&line).request("b", "b".to_owned()));
+    local.await;
+    let place = line.log().iter().position(|entry| entry.ends_with("b passed")).unwrap();
+    assert!(place <= 2, "b was served as number {place}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_line_is_bounded_in_depth_and_time() {
+    let line = Line::new(&shared("{ max_depth: 2 }", ""));
+    let order = run(&line, &[("a", "1"), ("a", "2"), ("a", "3"), ("a", "4"), ("b", "5")]).await;
+    // Two wait; the fourth is told to come back when they have been served. Another tenant has its own lane.
+    assert_eq!(order[1], "0 4 refused by default:client for 300");
+    assert_eq!(order.len(), 5);
+    assert!(order.iter().filter(|entry| entry.ends_with("passed")).count() == 4, "{order:?}");
+
+    let line = Line::new(&shared("{ max_wait_ms: 250 }", ""));
+    let order = run(&line, &[("a", "1"), ("a", "2"), ("a", "3"), ("a", "4")]).await;
+    // A wait known to be too long refuses at once.
+    assert_eq!(order[1], "0 4 refused by default:client for 300");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_up_leaves_the_line() {
+    let line = Line::new(&shared("{}", ""));
+    let local = LocalSet::new();
+    local.spawn_local(Rc::clone(&line).request("a", "1".into()));
+    local.spawn_local(Rc::clone(&line).request("a", "2".into()));
+    let gone = local.spawn_local(Rc::clone(&line).request("a", "3".into()));
+    local.spawn_local(Rc::clone(&line).request("a", "4".into()));
+    local
+        .run_until(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            gone.abort();
+        })
+        .await;
+    local.await;
+    assert_eq!(line.log(), ["0 1 passed", "100 2 passed", "200 4 passed"]);
+}
+
+/// A request that waits holds no charge, so a limit behind it is only charged when it passes.
+#[tokio::test(start_paused = true)]
+async fn waiting_charges_nothing_and_reject_goes_before_queue() {
+    let text = shared("{}", ", { id: c, quota: { limit: 2, window: day } }");
+    let line = Line::new(&text);
+    let order = run(&line, &[("c", "1"), ("c", "2"), ("c", "3")]).await;
+    let day = 24 * 3600 * 1000;
+    assert_eq!(order[0], "0 1 passed");
+    // The third has its turn when the second has spent the day's last request.
+    assert_eq!(order[1], "100 2 passed");
+    assert_eq!(order[2], format!("100 3 refused by tenant:c for {}", day - 100));
+}
+
+/// A leaky bucket with a queue lets requests out evenly, although its bucket is large.
+#[tokio::test(start_paused = true)]
+async fn a_leaky_bucket_releases_evenly() {
+    let line = Line::new(
+        "
+defaults:
+  client: { algorithm: leaky_bucket, sustained: { rate: 10 }, burst: { capacity: 50 }, scope: global, strategy: queue }
+  tenant: null
+tenants: [ { id: a } ]
+",
+    );
+    let order = run(&line, &[("a", "1"), ("a", "2"), ("a", "3")]).await;
+    assert_eq!(order, ["0 1 passed", "100 2 passed", "200 3 passed"]);
+}
+
+/// Who is kept out by its own limit does not hold up those who wait for a shared one.
+#[tokio::test(start_paused = true)]
+async fn a_request_moves_to_the_line_of_what_keeps_it_out() {
+    let line = Line::new(
+        "
+upstreams: { api: { url: \"http://a\" } }
+defaults: { client: { sustained: { rate: 10 }, burst: { capacity: 1 }, scope: global, strategy: queue, queue: { max_wait_ms: 5000 } }, tenant: null }
+tenants:
+  - { id: slow, rate_limit: { sustained: { rate: 1 }, strategy: queue, queue: { max_wait_ms: 5000 } } }
+  - { id: a }
+",
+    );
+    let order =
+        run(&line, &[("slow", "s1"), ("slow", "s2"), ("a", "a1"), ("a", "a2"), ("a", "a3")]).await;
+    assert_eq!(
+        order,
+        ["0 s1 passed", "100 a1 passed", "200 a2 passed", "300 a3 passed", "1000 s2 passed"]
+    );
+}
+
+const MIXED: &str = "
+upstreams: { api: { url: \"http://a\" }, spare: { url: \"http://b\" } }
+plans:
+  p:
+    rate_limit: { sustained: { rate: 2 }, scope: user, strategy: degrade, degrade: { upstream: spare } }
+    quota: { limit: 5, window: day }
+tenants:
+  - { id: a, plan: p, rate_limit: { sustained: { rate: 1 }, strategy: observe } }
+";
+
+#[tokio::test(start_paused = true)]
+async fn degrade_skips_what_would_refuse_and_charges_the_rest_and_observe_only_tells() {
+    let line = Line::new(MIXED);
+    let in_force = line.gate.in_force();
+    let caller = caller(&line.gate, &in_force, "a", "ci");
+    let mut verdicts = Vec::new();
+    let mut observed = 0;
+    for _ in 0..6 {
+        let passage = line.gate.pass(&in_force, &caller, Work::default()).await;
+        observed += passage.observed().count();
+        verdicts.push(match passage.degraded() {
+            Some((name, upstream)) => format!("{name} to {upstream:?}"),
+            None => format!("{:?}", cause(&passage)),
+        });
+    }
+    let degraded = "user-second to Some(1)";
+    let refused = "Err(\"plan:p\")";
+    assert_eq!(verdicts, ["Ok(())", "Ok(())", degraded, degraded, degraded, refused]);
+    // The first passed; four would not have, and the sixth was refused by the quota besides.
+    assert_eq!(observed, 5);
+}

@@ -1,0 +1,62 @@
+//! What the caller is told.
+
+use http::HeaderMap;
+use tollgate_gate::Lines;
+use tollgate_wire::Refused;
+
+use crate::{Place, caller, work};
+
+const STACK: &str = "
+upstreams: { api: { url: \"http://a\" } }
+routes: [ { path: /x, upstream: api, rate_limit: { cost: 10 } } ]
+plans:
+  p:
+    rate_limit: { sustained: { rate: 10 }, burst: { capacity: 100 }, scope: user }
+    quota: { limit: 4, window: month }
+tenants:
+  - { id: acme, plan: p, rate_limit: { sustained: { rate: 50 }, strategy: observe } }
+";
+
+fn headers(place: &Place) -> HeaderMap {
+    let in_force = place.gate.in_force();
+    let caller = caller(&place.gate, &in_force, "acme", "ci");
+    let passage = place.gate.decide(&in_force, &caller, work(&in_force, "GET /x"));
+    let lines = Lines::of(&passage);
+    let mut headers = HeaderMap::new();
+    match passage.is_admitted() {
+        true => lines.report().write(&mut headers),
+        false => headers = Refused::by_limit(&lines.report(), "r").http().into_parts().0.headers,
+    }
+    headers
+}
+
+#[test]
+fn a_stack_of_second_and_month_is_told_for_both() {
+    let place = Place::new(STACK);
+    let first = headers(&place);
+    // The month admits 3 more such requests, the bucket 9: the month is the tightest.
+    for (name, value) in [
+        ("x-ratelimit-limit", "4"),
+        ("x-ratelimit-remaining", "3"),
+        ("x-ratelimit-limit-second", "100"),
+        ("x-ratelimit-remaining-second", "90"),
+        ("x-ratelimit-remaining-month", "3"),
+        ("ratelimit-policy", "\"user-second\";q=100;w=10, \"user-month\";q=4"),
+        ("x-ratelimit-reset-month", "1769904000"),
+    ] {
+        assert_eq!(first[name], value, "{name}");
+    }
+    assert_eq!(first.keys().filter(|name| name.as_str().contains("tenant")).count(), 0);
+}
+
+#[test]
+fn a_refusal_is_told_of_the_limit_that_refused() {
+    let place = Place::new(STACK);
+    for _ in 0..4 {
+        assert!(!headers(&place).contains_key("retry-after"));
+    }
+    let refused = headers(&place);
+    assert_eq!(refused["x-ratelimit-limit"], "4");
+    // January has 31 days.
+    assert_eq!(refused["retry-after"], (31 * 86_400).to_string().as_str());
+}
