@@ -1,5 +1,6 @@
 //! A TCP connection, with TLS or without, that remembers whether the peer was heard.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -89,6 +90,13 @@ impl Stream {
     }
 }
 
+/// Bytes that are copied together rather than handed to the kernel in slices.
+const FEW: usize = 2048;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(FEW));
+}
+
 /// What an HTTP/2 client says first (RFC 9113, 3.4).
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -154,7 +162,19 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        wired!(self, poll_write_vectored(cx, slices))
+        // Many slices cost the kernel more than copying a little costs us.
+        match slices {
+            [one] => self.poll_write(cx, one),
+            _ if slices.iter().map(|slice| slice.len()).sum::<usize>() <= FEW => SCRATCH.with(|scratch| {
+                let mut scratch = scratch.borrow_mut();
+                scratch.clear();
+                for slice in slices {
+                    scratch.extend_from_slice(slice);
+                }
+                self.poll_write(cx, &scratch)
+            }),
+            _ => wired!(self, poll_write_vectored(cx, slices)),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
