@@ -4,23 +4,29 @@
 //! median of the ratios of neighbouring measurements.
 
 mod allocations;
+mod gateway;
 mod limiter;
 mod measure;
 mod policy;
 mod report;
+
+const USAGE: &str = "\
+usage: cargo xtask bench <what> [case …] [--json]
+  gateway
+  limiter [check|chain|hot|memory|flood|drift …]
+  policy
+";
 
 fn main() {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let json = args.iter().position(|arg| arg == "--json").map(|at| args.remove(at)).is_some();
     let mut report = report::Report::new(json);
     match args.first().map(String::as_str) {
+        Some("gateway") => gateway::run(&mut report, &args[1..]),
         Some("limiter") => limiter::run(&mut report, &args[1..]),
         Some("policy") => policy::run(&mut report),
         _ => {
-            eprintln!(
-                "usage: cargo xtask bench limiter [check|chain|hot|memory|flood|drift …] [--json]\n       \
-                 cargo xtask bench policy [--json]"
-            );
+            eprint!("{USAGE}");
             std::process::exit(2);
         }
     }

@@ -23,7 +23,12 @@ const FOR_TESTS: &[Tool] = &[
 ];
 
 /// What benchmarks compare with.
-const FOR_BENCHES: &[Tool] = &[];
+const FOR_BENCHES: &[Tool] = &[
+    tool("nginx", &["-v"], "nginx-light"),
+    tool("haproxy", &["-v"], "haproxy"),
+    // It has no flag that it ends well with.
+    tool("sh", &["-c", "command -v wrk"], "wrk"),
+];
 
 /// What tests import from Python.
 const MODULES: &[(&str, &str)] = &[];

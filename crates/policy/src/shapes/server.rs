@@ -104,6 +104,9 @@ section! {
         /// Bytes of a request's body.
         #[schemars(range(min = 0, max = MAX_FIGURE))]
         pub body_bytes: u64,
+        /// The longest time without a byte of a request's body, in milliseconds.
+        #[schemars(range(min = 0, max = MAX_MS))]
+        pub body_timeout_ms: u64,
     }
 }
 
@@ -116,6 +119,7 @@ impl Default for Caps {
             header_timeout_ms: 10_000,
             idle_timeout_ms: 75_000,
             body_bytes: 0,
+            body_timeout_ms: 30_000,
         }
     }
 }

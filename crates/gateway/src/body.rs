@@ -1,0 +1,99 @@
+//! What a caller is answered with.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use crate::connection::InFlight;
+use crate::forward::{Answered, ForwardError};
+
+/// The body of a response: bytes at hand, or an upstream's as it comes.
+pub struct Body {
+    kind: Kind,
+    /// The request is in flight until its response has been written.
+    in_flight: Option<InFlight>,
+}
+
+enum Kind {
+    Bytes(Bytes),
+    Upstream(Box<Answered>),
+}
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Body {
+        Body::from(Bytes::new())
+    }
+
+    pub(crate) fn upstream(answered: Answered) -> Body {
+        Body { kind: Kind::Upstream(Box::new(answered)), in_flight: None }
+    }
+
+    pub(crate) fn keep(&mut self, in_flight: InFlight) {
+        self.in_flight = Some(in_flight);
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Body {
+        Body { kind: Kind::Bytes(bytes), in_flight: None }
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Body {
+        Body::from(Bytes::from(text))
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Body {
+        Body::from(Bytes::from_static(text.as_bytes()))
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = ForwardError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ForwardError>>> {
+        match &mut self.kind {
+            Kind::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Upstream(answered) => answered.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Bytes(bytes) => bytes.is_empty(),
+            Kind::Upstream(answered) => answered.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Upstream(answered) => answered.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Bytes(bytes) => write!(f, "Body({} bytes)", bytes.len()),
+            Kind::Upstream(_) => f.write_str("Body(upstream)"),
+        }
+    }
+}
+
+/// Service errors cannot happen: a request that cannot be served is answered.
+pub(crate) type Answer = Result<http::Response<Body>, Infallible>;

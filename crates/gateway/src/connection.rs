@@ -1,0 +1,226 @@
+//! One caller's connection, from the first byte to the last.
+//!
+//! Hyper serves it. Around hyper stands what it does not do: see which protocol is spoken, end connections on which
+//! too little happens, and end all of them when the gateway stops.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+
+use http::HeaderValue;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::caller::is_trusted;
+use crate::entry::Entry;
+use crate::handler::Handler;
+use crate::stream::{Heard, Stream};
+use crate::ticker::Watch;
+use crate::worker::{Phase, Worker};
+
+/// What is known about the connection a request came over.
+#[derive(Debug)]
+pub struct Connection {
+    peer: SocketAddr,
+    is_tls: bool,
+    is_from_proxy: bool,
+    /// The peer's address as it is written in `X-Forwarded-For`: once a connection, not once a request.
+    address: HeaderValue,
+    activity: Rc<Activity>,
+}
+
+impl Connection {
+    /// Who is at the other end: the caller, or the last proxy before us.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Whether it is encrypted.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// Whether the peer is a trusted proxy: what it says about the caller is believed.
+    pub fn is_from_proxy(&self) -> bool {
+        self.is_from_proxy
+    }
+
+    pub(crate) fn address(&self) -> &HeaderValue {
+        &self.address
+    }
+
+    /// A request begins.
+    pub(crate) fn begin(&self) -> InFlight {
+        self.activity.heard.forget();
+        self.activity.in_flight.set(self.activity.in_flight.get() + 1);
+        InFlight(Rc::clone(&self.activity))
+    }
+}
+
+/// How much is going on.
+#[derive(Debug)]
+struct Activity {
+    in_flight: Cell<usize>,
+    heard: Heard,
+    is_http2: bool,
+}
+
+impl Activity {
+    fn doing(&self) -> Doing {
+        match self.in_flight.get() {
+            // Frames of HTTP/2 that belong to no request are no half request.
+            0 if self.is_http2 || !self.heard.get() => Doing::Nothing,
+            0 => Doing::Reading,
+            _ => Doing::Answering,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// Waiting for a request.
+    Nothing,
+    /// In the middle of a request's head.
+    Reading,
+    Answering,
+}
+
+/// A request in flight: from its head to the last byte of its response.
+#[derive(Debug)]
+pub(crate) struct InFlight(Rc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.set(self.0.in_flight.get().saturating_sub(1));
+        self.0.heard.forget();
+    }
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve<H: Handler>(
+    handler: Rc<H>,
+    worker: Rc<Worker>,
+    (tcp, peer): (TcpStream, SocketAddr),
+) {
+    let watch = worker.ticker().watch();
+    watch.arm(worker.limits().header_timeout);
+    let (stream, is_http2) = match before(&watch, open(tcp, &worker)).await {
+        Some(Ok(opened)) => opened,
+        Some(Err(error)) => return tracing::debug!(%peer, %error, "a connection did not begin"),
+        None => return worker.count(|counts| &counts.timeouts),
+    };
+    let connection = connection(peer, &worker, (&stream, is_http2));
+    let activity = Rc::clone(&connection.activity);
+    let entry = Rc::new(Entry::new(handler, Rc::clone(&worker), connection));
+    let service = service_fn(move |request| {
+        let entry = Rc::clone(&entry);
+        async move { entry.answer(request).await }
+    });
+    let bounds = Bounds { watch, worker: &worker, activity };
+    let ended = if is_http2 {
+        let served = worker.http2().serve_connection(TokioIo::new(stream), service);
+        bounds.serve(pin!(served), |served| served.graceful_shutdown()).await
+    } else {
+        let served = worker.http1().serve_connection(TokioIo::new(stream), service).with_upgrades();
+        bounds.serve(pin!(served), |served| served.graceful_shutdown()).await
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "a connection ended early");
+    }
+}
+
+fn connection(
+    peer: SocketAddr,
+    worker: &Worker,
+    (stream, is_http2): (&Stream, bool),
+) -> Connection {
+    let address = peer.ip().to_canonical();
+    Connection {
+        peer,
+        is_tls: stream.is_tls(),
+        is_from_proxy: is_trusted(address, &worker.settings().trusted_proxies),
+        address: HeaderValue::try_from(address.to_string())
+            .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
+        activity: Rc::new(Activity { in_flight: Cell::new(0), heard: stream.heard(), is_http2 }),
+    }
+}
+
+async fn open(tcp: TcpStream, worker: &Worker) -> std::io::Result<(Stream, bool)> {
+    tcp.set_nodelay(true)?;
+    let mut stream = match worker.acceptor() {
+        None => Stream::plain(tcp),
+        Some(acceptor) => Stream::tls(acceptor.accept(tcp).await?),
+    };
+    let is_http2 = stream.is_http2().await?;
+    Ok((stream, is_http2))
+}
+
+/// What `work` results in, or nothing if the watch ends before.
+pub(crate) async fn before<T>(watch: &Watch, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => watch.poll(cx).map(|()| None),
+    })
+    .await
+}
+
+/// When a connection ends although its peer keeps it open.
+struct Bounds<'w> {
+    watch: Watch,
+    worker: &'w Worker,
+    activity: Rc<Activity>,
+}
+
+impl Bounds<'_> {
+    async fn serve<F>(
+        self,
+        mut served: Pin<&mut F>,
+        close: impl Fn(Pin<&mut F>),
+    ) -> hyper::Result<()>
+    where
+        F: Future<Output = hyper::Result<()>>,
+    {
+        let mut is_closing = false;
+        let mut doing = Doing::Reading;
+        std::future::poll_fn(|cx| {
+            loop {
+                if !is_closing && self.worker.phase() >= Phase::Closing {
+                    is_closing = true;
+                    close(served.as_mut());
+                }
+                if let Poll::Ready(ended) = served.as_mut().poll(cx) {
+                    return Poll::Ready(ended);
+                }
+                let now_doing = self.activity.doing();
+                if now_doing != doing {
+                    doing = now_doing;
+                    self.arm(doing);
+                }
+                if self.watch.poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                if is_closing || doing == Doing::Reading {
+                    self.worker.count(|counts| &counts.timeouts);
+                    return Poll::Ready(Ok(()));
+                }
+                // Hyper says goodbye where the protocol has a word for it; that may take until the next timeout.
+                is_closing = true;
+                close(served.as_mut());
+                self.arm(Doing::Reading);
+            }
+        })
+        .await
+    }
+
+    fn arm(&self, doing: Doing) {
+        match doing {
+            Doing::Nothing => self.watch.arm(self.worker.limits().idle_timeout),
+            Doing::Reading => self.watch.arm(self.worker.limits().header_timeout),
+            Doing::Answering => self.watch.disarm(),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Requests that are no proper HTTP, or break a cap.
+//!
+//! Hyper refuses much by itself, with 400 or 431 and no body, before there is a request: control characters, folded
+//! headers, signed or differing lengths, a transfer coding that does not end in `chunked`. What is listed here it
+//! lets through, and two programs may read it in two ways.
+
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, TRANSFER_ENCODING};
+use http::{Method, Request, StatusCode, Version};
+
+use crate::settings::Limits;
+
+/// What is wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Tunnels are for proxies of another kind.
+    Connect,
+    /// The target is neither a path nor a URL.
+    Target,
+    /// HTTP/1.1 without `Host`, with several, or with one that is no host.
+    Host,
+    /// HTTP/2 with a `Host` that is not its `:authority`.
+    Authority,
+    /// A transfer coding other than `chunked`.
+    TransferCoding,
+    /// `Content-Length` beside `Transfer-Encoding`.
+    TwoLengths,
+    /// An expectation other than `100-continue`.
+    Expectation,
+    /// More headers than allowed.
+    ManyHeaders,
+    /// A body larger than allowed.
+    LargeBody,
+}
+
+impl Fault {
+    /// The status of its answer.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Fault::Connect => StatusCode::METHOD_NOT_ALLOWED,
+            Fault::TransferCoding => StatusCode::NOT_IMPLEMENTED,
+            Fault::Expectation => StatusCode::EXPECTATION_FAILED,
+            Fault::ManyHeaders => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Fault::LargeBody => StatusCode::PAYLOAD_TOO_LARGE,
+            Fault::Target | Fault::Host | Fault::Authority | Fault::TwoLengths => {
+                StatusCode::BAD_REQUEST
+            }
+        }
+    }
+
+    /// What would be right.
+    pub fn detail(self) -> &'static str {
+        match self {
+            Fault::Connect => "CONNECT is not served here",
+            Fault::Target => "the request's target must be a path that begins with /, or a URL",
+            Fault::Host => "HTTP/1.1 needs one Host header with a host and perhaps a port",
+            Fault::Authority => "the Host header must be the same as :authority, or be left out",
+            Fault::TransferCoding => "the only transfer coding served here is chunked",
+            Fault::TwoLengths => "send Content-Length or Transfer-Encoding, not both",
+            Fault::Expectation => "the only expectation served here is 100-continue",
+            Fault::ManyHeaders => "the request has too many headers",
+            Fault::LargeBody => "the request's body is larger than allowed",
+        }
+    }
+}
+
+/// What is wrong with the head of a request, if anything.
+pub(crate) fn of_head<B>(request: &Request<B>, limits: &Limits) -> Result<(), Fault> {
+    let headers = request.headers();
+    if request.method() == Method::CONNECT {
+        return Err(Fault::Connect);
+    }
+    let path = request.uri().path();
+    let is_path = path.starts_with('/') || (path == "*" && request.method() == Method::OPTIONS);
+    if !is_path {
+        return Err(Fault::Target);
+    }
+    host(request)?;
+    if limits.headers > 0 && headers.len() > limits.headers {
+        return Err(Fault::ManyHeaders);
+    }
+    if let Some(coding) = headers.get(TRANSFER_ENCODING) {
+        let is_chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+        if !is_chunked || headers.get_all(TRANSFER_ENCODING).iter().nth(1).is_some() {
+            return Err(Fault::TransferCoding);
+        }
+        if headers.contains_key(CONTENT_LENGTH) {
+            return Err(Fault::TwoLengths);
+        }
+    }
+    if headers
+        .get(EXPECT)
+        .is_some_and(|wish| !wish.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    {
+        return Err(Fault::Expectation);
+    }
+    if limits.body_bytes > 0 && length(headers).is_some_and(|length| length > limits.body_bytes) {
+        return Err(Fault::LargeBody);
+    }
+    Ok(())
+}
+
+fn host<B>(request: &Request<B>) -> Result<(), Fault> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (host, second) = (hosts.next(), hosts.next());
+    if second.is_some() || host.is_some_and(|host| !is_host(host.as_bytes())) {
+        return Err(Fault::Host);
+    }
+    let authority = request.uri().authority();
+    if authority.is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err(Fault::Target);
+    }
+    match request.version() {
+        Version::HTTP_2 => match (authority, host) {
+            (None, None) => Err(Fault::Host),
+            (Some(authority), Some(host))
+                if !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes()) =>
+            {
+                Err(Fault::Authority)
+            }
+            _ => Ok(()),
+        },
+        Version::HTTP_11 if host.is_none() => Err(Fault::Host),
+        _ => Ok(()),
+    }
+}
+
+/// Whether every byte may stand in a host and port (RFC 3986, 3.2.2); `@` would be a login, `,` a list.
+fn is_host(value: &[u8]) -> bool {
+    let is_right = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']' | b'%' | b'~')
+    };
+    value.iter().all(is_right)
+}
+
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

@@ -1,0 +1,45 @@
+//! From an address to a connection.
+
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::error::{ForwardCause, ForwardError};
+use crate::stream::Stream;
+use crate::upstream::Target;
+
+/// Connects to one address within `span`, TLS included, and tells the address' health.
+pub(crate) async fn connect(
+    target: &Target,
+    span: Duration,
+    http1_only: bool,
+) -> Result<Stream, ForwardError> {
+    match timeout(span, open(target, http1_only)).await {
+        Ok(Ok(stream)) => {
+            target.succeeded();
+            Ok(stream)
+        }
+        Ok(Err(error)) => {
+            target.failed(Instant::now());
+            Err(ForwardError::unsent(ForwardCause::Connect).with(error))
+        }
+        Err(_) => {
+            target.failed(Instant::now());
+            Err(ForwardError::unsent(ForwardCause::ConnectTimeout))
+        }
+    }
+}
+
+async fn open(target: &Target, http1_only: bool) -> std::io::Result<Stream> {
+    let tcp = TcpStream::connect(target.address).await?;
+    tcp.set_nodelay(true)?;
+    match target.origin.tls(http1_only) {
+        None => Ok(Stream::plain(tcp)),
+        Some((config, name)) => {
+            let connector = TlsConnector::from(config);
+            Ok(Stream::tls(connector.connect(name, tcp).await?))
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Exchanges with an HTTP/2 upstream: many over one connection, which has a task of its own.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioIo, TokioTimer};
+
+use super::answered::Answered;
+use super::error::{ForwardCause, ForwardError};
+use super::pool::Pool;
+use super::{Failed, head};
+use crate::body::Body;
+use crate::request_body::RequestBody;
+use crate::stream::Stream;
+use crate::ticker::Ticker;
+
+/// A connection that several requests share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    sender: http2::SendRequest<RequestBody>,
+    streams: Rc<Cell<usize>>,
+}
+
+/// Above so many, another connection is opened: many servers allow a hundred or a little more.
+const STREAMS: usize = 100;
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+const PING_AFTER: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+impl Shared {
+    /// A new connection, and the task that serves it.
+    pub(crate) async fn new(stream: Stream) -> Result<Shared, ForwardError> {
+        let (sender, driver) = http2::Builder::new(Local)
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(STREAM_WINDOW as usize)
+            .keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| ForwardError::unsent(ForwardCause::Connect).with(error))?;
+        tokio::task::spawn_local(async move {
+            if let Err(error) = driver.await {
+                tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
+            }
+        });
+        Ok(Shared { sender, streams: Rc::default() })
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        !self.sender.is_closed()
+    }
+
+    fn has_room(&self) -> bool {
+        self.is_open() && self.streams.get() < STREAMS
+    }
+
+    /// One with room for another request.
+    pub(crate) fn of(pool: &Pool) -> Option<Shared> {
+        pool.shared.borrow().iter().find(|shared| shared.has_room()).cloned()
+    }
+
+    /// Sends a request and waits for the response to begin.
+    pub(crate) async fn exchange(
+        mut self,
+        mut request: Request<RequestBody>,
+        (pool, ticker, timeout): (&Pool, &Rc<Ticker>, Duration),
+    ) -> Result<Response<Body>, Box<Failed>> {
+        head::for_http2(&mut request, &pool.target.origin);
+        let under_way = UnderWay::new(&self.streams);
+        let watch = ticker.watch();
+        watch.arm(timeout);
+        let mut answer = pin!(self.sender.try_send_request(request));
+        let answered = poll_fn(|cx| match answer.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => watch.poll(cx).map(|()| None),
+        });
+        match answered.await {
+            Some(Ok(response)) => {
+                let (mut parts, incoming) = response.into_parts();
+                head::strip_hop_by_hop(&mut parts.headers);
+                let answered = Answered::shared(incoming, Some(under_way));
+                Ok(Response::from_parts(parts, Body::upstream(answered)))
+            }
+            Some(Err(mut error)) => {
+                let unsent = error.take_message();
+                let error = ForwardError::of_exchange(error.into_error(), unsent.is_some());
+                Err(Failed::new(error, unsent))
+            }
+            None => Err(Failed::new(ForwardError::sent(ForwardCause::ResponseTimeout), None)),
+        }
+    }
+}
+
+/// A request under way on a shared connection.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Rc<Cell<usize>>);
+
+impl UnderWay {
+    fn new(streams: &Rc<Cell<usize>>) -> UnderWay {
+        streams.set(streams.get() + 1);
+        UnderWay(Rc::clone(streams))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Tasks of this worker.
+#[derive(Clone, Copy, Debug)]
+struct Local;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for Local {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(future);
+    }
+}

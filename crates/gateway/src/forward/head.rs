@@ -1,0 +1,232 @@
+//! What of a head belongs to one connection only, and what is added on the way.
+
+use http::header::{
+    CONNECTION, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use http::{Request, Version};
+
+use crate::connection::Connection;
+use crate::upstream::Origin;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const PROXY_AUTHENTICATE: HeaderName = http::header::PROXY_AUTHENTICATE;
+const PROXY_AUTHORIZATION: HeaderName = http::header::PROXY_AUTHORIZATION;
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Headers about one connection. `Trailer` is about the message and stays.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    PROXY_CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Removes what is about one connection only. Most messages have little of it, so first it is seen whether there is
+/// anything: eight lookups in vain cost more than one look at each name.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let mut found = 0;
+    for name in headers.keys() {
+        if let Some(at) = hop_by_hop(name) {
+            found |= 1 << at;
+        }
+    }
+    if found == 0 {
+        return;
+    }
+    if found & 1 != 0 {
+        for named in named_by_connection(headers) {
+            headers.remove(named);
+        }
+    }
+    for (at, name) in HOP_BY_HOP.iter().enumerate() {
+        if found & (1 << at) != 0 {
+            headers.remove(name);
+        }
+    }
+}
+
+fn hop_by_hop(name: &HeaderName) -> Option<usize> {
+    // The lengths of those names; few others have one of them.
+    match name.as_str().len() {
+        2 | 7 | 10 | 16..=19 => HOP_BY_HOP.iter().position(|hop| hop == name),
+        _ => None,
+    }
+}
+
+/// The headers that `Connection` says are about this connection too. What frames or routes the message is not its to
+/// name: removing that would change what the upstream reads.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let words =
+        headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(is_comma));
+    let names = words.filter_map(|word| HeaderName::from_bytes(word.trim_ascii()).ok());
+    let is_its_own = |name: &HeaderName| {
+        *name != HOST && *name != http::header::CONTENT_LENGTH && *name != TRAILER
+    };
+    names.filter(is_its_own).collect()
+}
+
+fn is_comma(byte: &u8) -> bool {
+    *byte == b','
+}
+
+/// Whether one of the values, each a list, holds `word`.
+fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+    let mut words = headers.get_all(name).iter().flat_map(|v| v.as_bytes().split(is_comma));
+    words.any(|found| found.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// The protocol that a request asks to switch to.
+pub(crate) fn wanted_upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
+    if request.version() != Version::HTTP_11 {
+        return None;
+    }
+    let protocol = request.headers().get(UPGRADE)?;
+    // Cleartext HTTP/2 by upgrade was never used much and is gone from the standard (RFC 9113, 3.1).
+    let is_h2c = has_word(request.headers(), &UPGRADE, "h2c");
+    (has_word(request.headers(), &CONNECTION, "upgrade") && !is_h2c).then(|| protocol.clone())
+}
+
+/// Whether a request is a gRPC call, which only HTTP/2 can carry.
+pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
+    let content_type = request.headers().get(http::header::CONTENT_TYPE);
+    request.version() == Version::HTTP_2
+        && content_type.is_some_and(|value| {
+            let value = value.as_bytes();
+            value.len() >= GRPC.len() && value[..GRPC.len()].eq_ignore_ascii_case(GRPC)
+        })
+}
+
+const GRPC: &[u8] = b"application/grpc";
+
+/// Makes a caller's head the upstream's, all but the target, which depends on the upstream's protocol.
+pub(crate) fn prepare<B>(request: &mut Request<B>, connection: &Connection) {
+    let wants_trailers = has_word(request.headers(), &TE, "trailers");
+    strip_hop_by_hop(request.headers_mut());
+    if wants_trailers {
+        request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
+    }
+    // We have said 100 ourselves by the time the body is sent on.
+    request.headers_mut().remove(EXPECT);
+    host(request);
+    forwarded(request.headers_mut(), connection);
+}
+
+/// `Host` says what `:authority` or an absolute target did (RFC 9112, 3.2.2).
+fn host<B>(request: &mut Request<B>) {
+    if let Some(authority) = request.uri().authority() {
+        if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
+            request.headers_mut().insert(HOST, host);
+        }
+    }
+}
+
+/// Tells the upstream who called, and how. What somebody else than a trusted proxy says about it is dropped.
+fn forwarded(headers: &mut HeaderMap, connection: &Connection) {
+    let host = headers.get(HOST).cloned();
+    let scheme = HeaderValue::from_static(if connection.is_tls() { "https" } else { "http" });
+    if !connection.is_from_proxy() {
+        headers.insert(X_FORWARDED_FOR, connection.address().clone());
+        headers.insert(X_FORWARDED_PROTO, scheme);
+        if let Some(host) = host {
+            headers.insert(X_FORWARDED_HOST, host);
+        } else {
+            headers.remove(X_FORWARDED_HOST);
+        }
+        return;
+    }
+    headers.append(X_FORWARDED_FOR, connection.address().clone());
+    if let Entry::Vacant(vacant) = headers.entry(X_FORWARDED_PROTO) {
+        vacant.insert(scheme);
+    }
+    if let (Some(host), Entry::Vacant(vacant)) = (host, headers.entry(X_FORWARDED_HOST)) {
+        vacant.insert(host);
+    }
+}
+
+/// Gives a request the target and version of an HTTP/1.1 upstream.
+pub(crate) fn for_http1<B>(request: &mut Request<B>, origin: &Origin) {
+    *request.version_mut() = Version::HTTP_11;
+    if !request.headers().contains_key(HOST) {
+        if let Ok(host) = HeaderValue::from_str(&origin.authority) {
+            request.headers_mut().insert(HOST, host);
+        }
+    }
+    // Most targets are a path already.
+    if request.uri().scheme().is_some() || !origin.path.is_empty() {
+        let target = target(request.uri(), origin);
+        *request.uri_mut() = Uri::from(target);
+    }
+}
+
+/// Gives a request the target and version of an HTTP/2 upstream.
+pub(crate) fn for_http2<B>(request: &mut Request<B>, origin: &Origin) {
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = Some(if origin.is_https() { Scheme::HTTPS } else { Scheme::HTTP });
+    let host = request.headers_mut().remove(HOST);
+    let authority = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    parts.authority = authority.or_else(|| Authority::try_from(&*origin.authority).ok());
+    parts.path_and_query = Some(target(request.uri(), origin));
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
+    }
+    *request.version_mut() = Version::HTTP_2;
+}
+
+fn target(uri: &Uri, origin: &Origin) -> PathAndQuery {
+    let root = || PathAndQuery::from_static("/");
+    let own = uri.path_and_query().cloned().unwrap_or_else(root);
+    if origin.path.is_empty() || own.path() == "*" {
+        return own;
+    }
+    PathAndQuery::try_from(format!("{}{own}", origin.path)).unwrap_or(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs.iter().map(pair) {
+            map.append(name, value);
+        }
+        map
+    }
+
+    #[test]
+    fn what_is_about_one_connection_is_removed_and_nothing_else() {
+        let mut headers = map(&[
+            ("connection", "close, X-Mine"),
+            ("connection", "host, content-length , x-other"),
+            ("x-mine", "1"),
+            ("x-other", "1"),
+            ("x-third", "1"),
+            ("host", "a"),
+            ("content-length", "3"),
+            ("keep-alive", "1"),
+            ("proxy-connection", "1"),
+            ("proxy-authorization", "1"),
+            ("proxy-authenticate", "1"),
+            ("te", "trailers"),
+            ("trailer", "x-sum"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "foo"),
+            ("accept-encoding", "gzip"),
+        ]);
+        strip_hop_by_hop(&mut headers);
+        let left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(left, ["x-third", "host", "content-length", "trailer", "accept-encoding"]);
+    }
+}

@@ -1,0 +1,227 @@
+//! From a request to its upstream's response.
+
+mod answered;
+mod connect;
+mod error;
+mod h1;
+mod h2;
+mod head;
+mod pool;
+mod upgrade;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::{Request, Response};
+
+pub(crate) use answered::Answered;
+pub use error::{ForwardCause, ForwardError};
+
+use crate::body::Body;
+use crate::connection::Connection;
+use crate::presence::Presence;
+use crate::request_body::RequestBody;
+use crate::ticker::Ticker;
+use crate::upstream::Upstream;
+use pool::{Local, Pool};
+
+/// Forwards the requests of one worker, over connections of its own.
+#[derive(Debug)]
+pub struct Forwarder {
+    ticker: Rc<Ticker>,
+    presence: Presence,
+    upstreams: RefCell<Vec<Rc<Local>>>,
+    ticks: Cell<u32>,
+}
+
+/// Idle connections are looked at every so many ticks.
+const SWEEP_EVERY: u32 = 10;
+
+impl Forwarder {
+    pub(crate) fn new(ticker: &Rc<Ticker>, presence: &Presence) -> Forwarder {
+        Forwarder {
+            ticker: Rc::clone(ticker),
+            presence: presence.clone(),
+            upstreams: RefCell::default(),
+            ticks: Cell::new(0),
+        }
+    }
+
+    /// Sends a request on and returns the response as soon as it begins; both bodies are streamed.
+    ///
+    /// The request is sent a second time only where that cannot do harm: not a byte of it was written, or it has no
+    /// body, means the same twice, and a connection that was kept open turned out to be closed.
+    ///
+    /// Dropping the future, or the response's body before its end, breaks off the exchange.
+    pub async fn forward(
+        &self,
+        upstream: &Arc<Upstream>,
+        mut request: Request<RequestBody>,
+        connection: &Connection,
+    ) -> Result<Response<Body>, ForwardError> {
+        let _pending = upstream.backpressure().enter();
+        let local = self.local(upstream);
+        let upgrade = head::wanted_upgrade(&request);
+        let needs_http2 = head::is_grpc(&request);
+        head::prepare(&mut request, connection);
+        let pool = self.pick(&local, upstream).await?;
+        if let Some(protocol) = upgrade {
+            return upgrade::exchange((upstream, &pool), (request, protocol), &self.presence).await;
+        }
+        let way = Way { upstream, pool: &pool, needs_http2, is_second: false };
+        let failed = match self.attempt(way, request).await {
+            Ok(response) => return Ok(response),
+            Err(failed) => failed,
+        };
+        let Some(request) = failed.again else { return Err(failed.error) };
+        let pool = self.pick(&local, upstream).await?;
+        let way = Way { upstream, pool: &pool, needs_http2, is_second: true };
+        self.attempt(way, request).await.map_err(|failed| failed.error)
+    }
+
+    async fn attempt(
+        &self,
+        way: Way<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Body>, Box<Failed>> {
+        let timeout = way.upstream.response_timeout;
+        let link = match self.link(&way).await {
+            Ok(link) => link,
+            Err(error) => return Err(Failed::new(error, Some(request))),
+        };
+        match link {
+            Link::Own(busy) => busy.exchange(request, timeout).await,
+            Link::Shared(shared) => {
+                shared.exchange(request, (way.pool, &self.ticker, timeout)).await
+            }
+        }
+    }
+
+    /// A connection for one request: one that is there, or a new one.
+    async fn link(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
+        if !way.needs_http2 && !way.is_second {
+            if let Some(idle) = way.pool.take() {
+                return Ok(Link::Own(h1::Busy::new(idle, way.pool, true)));
+            }
+        }
+        if let Some(shared) = h2::Shared::of(way.pool) {
+            return Ok(Link::Shared(shared));
+        }
+        self.open(way).await
+    }
+
+    async fn open(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
+        let target = &way.pool.target;
+        let opened = if way.needs_http2 {
+            // Whoever comes while somebody connects shares that connection.
+            let _turn = way.pool.opening.lock().await;
+            match h2::Shared::of(way.pool) {
+                Some(shared) => return Ok(Link::Shared(shared)),
+                None => self.connect(way).await,
+            }
+        } else {
+            self.connect(way).await
+        };
+        if opened.is_err() {
+            way.upstream.resolved().doubt(self.ticker.now());
+            tracing::debug!(address = %target.address, "an upstream cannot be connected to");
+        }
+        opened
+    }
+
+    async fn connect(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
+        let target = &way.pool.target;
+        let stream = connect::connect(target, way.upstream.connect_timeout, false).await?;
+        // Without TLS nobody says what the upstream speaks: HTTP/1.1, unless the request cannot do with that.
+        let is_http2 = if target.origin.is_https() {
+            crate::tls::is_h2(stream.alpn())
+        } else {
+            way.needs_http2
+        };
+        if is_http2 {
+            let shared = h2::Shared::new(stream).await?;
+            way.pool.shared.borrow_mut().push(shared.clone());
+            Ok(Link::Shared(shared))
+        } else {
+            let idle = h1::Idle::new(stream, &self.ticker).await?;
+            Ok(Link::Own(h1::Busy::new(idle, way.pool, false)))
+        }
+    }
+
+    /// The address whose turn it is. Names are asked for at once where they never were, and else aside.
+    async fn pick(
+        &self,
+        local: &Rc<Local>,
+        upstream: &Arc<Upstream>,
+    ) -> Result<Rc<Pool>, ForwardError> {
+        let now = self.ticker.now();
+        let picked = local.pick(upstream, now);
+        if !upstream.resolved().is_due(now) {
+            return picked.ok_or_else(|| ForwardError::unsent(ForwardCause::Resolve));
+        }
+        if let Some(pool) = picked {
+            let upstream = Arc::clone(upstream);
+            tokio::task::spawn_local(async move {
+                let _ = upstream.resolved().ask(upstream.origins()).await;
+            });
+            return Ok(pool);
+        }
+        let asked = upstream.resolved().ask(upstream.origins()).await;
+        local.pick(upstream, now).ok_or_else(|| {
+            let error = ForwardError::unsent(ForwardCause::Resolve);
+            match asked {
+                Ok(()) => error,
+                Err(source) => error.with(source),
+            }
+        })
+    }
+
+    fn local(&self, upstream: &Arc<Upstream>) -> Rc<Local> {
+        let mut upstreams = self.upstreams.borrow_mut();
+        if let Some(local) = upstreams.iter().find(|local| local.is_of(upstream)) {
+            return Rc::clone(local);
+        }
+        let local = Local::new(upstream);
+        upstreams.push(Rc::clone(&local));
+        local
+    }
+
+    /// Drops connections that nobody will use.
+    pub(crate) fn sweep(&self) {
+        self.ticks.set(self.ticks.get().wrapping_add(1));
+        if self.ticks.get() % SWEEP_EVERY != 0 {
+            return;
+        }
+        self.upstreams.borrow_mut().retain(|local| local.is_used());
+        for local in self.upstreams.borrow().iter() {
+            local.sweep(self.ticker.now());
+        }
+    }
+}
+
+/// Where an attempt goes.
+struct Way<'f> {
+    upstream: &'f Arc<Upstream>,
+    pool: &'f Rc<Pool>,
+    needs_http2: bool,
+    is_second: bool,
+}
+
+/// A connection for one request.
+enum Link {
+    Own(h1::Busy),
+    Shared(h2::Shared),
+}
+
+/// An attempt that failed, and the request if it may be sent again.
+pub(crate) struct Failed {
+    error: ForwardError,
+    again: Option<Request<RequestBody>>,
+}
+
+impl Failed {
+    fn new(error: ForwardError, again: Option<Request<RequestBody>>) -> Box<Failed> {
+        Box::new(Failed { error, again })
+    }
+}

@@ -1,0 +1,81 @@
+//! Requests that ask to switch protocols: WebSocket and others.
+
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::{Request, Response, StatusCode};
+use hyper::client::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+
+use super::answered::Answered;
+use super::connect::connect;
+use super::error::{ForwardCause, ForwardError};
+use super::head;
+use super::pool::Pool;
+use crate::body::Body;
+use crate::presence::Presence;
+use crate::request_body::RequestBody;
+use crate::upstream::Upstream;
+
+/// Sends the request over a connection of its own. If the upstream answers 101, and only then, both connections are
+/// joined and belong to a task from then on.
+pub(crate) async fn exchange(
+    (upstream, pool): (&Upstream, &Pool),
+    (mut request, protocol): (Request<RequestBody>, HeaderValue),
+    presence: &Presence,
+) -> Result<Response<Body>, ForwardError> {
+    let caller = hyper::upgrade::on(&mut request);
+    let stream = connect(&pool.target, upstream.connect_timeout, true).await?;
+    let (mut sender, driver) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| ForwardError::unsent(ForwardCause::Connect).with(error))?;
+    let driver = driver.with_upgrades();
+    tokio::task::spawn_local(async move {
+        if let Err(error) = driver.await {
+            tracing::debug!(%error, "a connection to an upstream ended early");
+        }
+    });
+    head::for_http1(&mut request, &pool.target.origin);
+    request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    request.headers_mut().insert(UPGRADE, protocol);
+    let sent = sender.send_request(request);
+    let mut response = tokio::time::timeout(upstream.response_timeout, sent)
+        .await
+        .map_err(|_| ForwardError::sent(ForwardCause::ResponseTimeout))?
+        .map_err(|error| ForwardError::of_exchange(error, false))?;
+
+    let protocol = response.headers().get(UPGRADE).cloned();
+    let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let server = is_switched.then(|| hyper::upgrade::on(&mut response));
+    let (mut parts, incoming) = response.into_parts();
+    head::strip_hop_by_hop(&mut parts.headers);
+    let Some(server) = server else {
+        let answered = Answered::shared(incoming, None);
+        return Ok(Response::from_parts(parts, Body::upstream(answered)));
+    };
+    parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    if let Some(protocol) = protocol {
+        parts.headers.insert(UPGRADE, protocol);
+    }
+    join(caller, server, presence);
+    Ok(Response::from_parts(parts, Body::empty()))
+}
+
+/// Copies between caller and upstream until one of them ends.
+fn join(caller: OnUpgrade, server: OnUpgrade, presence: &Presence) {
+    let (present, _) = presence.enter();
+    tokio::task::spawn_local(async move {
+        let joined = async {
+            let mut caller = TokioIo::new(caller.await?);
+            let mut server = TokioIo::new(server.await?);
+            let copied = copy_bidirectional(&mut caller, &mut server).await;
+            Ok::<_, hyper::Error>(copied)
+        };
+        match joined.await {
+            Ok(Ok(_)) => (),
+            Ok(Err(error)) => tracing::debug!(%error, "an upgraded connection ended early"),
+            Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
+        }
+        drop(present);
+    });
+}

@@ -1,0 +1,33 @@
+//! Who decides a request.
+
+use std::future::Future;
+
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Request, Response};
+
+use crate::body::Body;
+use crate::connection::Connection;
+use crate::fault::Fault;
+use crate::forward::Forwarder;
+use crate::request_body::RequestBody;
+
+/// Decides every request of one worker: answers it, or hands it to the forwarder.
+///
+/// A handler stays in its worker's thread, so it may hold what cannot be shared. Nothing it awaits may block.
+pub trait Handler: 'static {
+    /// Answers one request. The future is dropped where the caller hangs up.
+    fn handle(
+        &self,
+        request: Request<RequestBody>,
+        connection: &Connection,
+        forwarder: &Forwarder,
+    ) -> impl Future<Output = Response<Body>>;
+
+    /// Answers a request that is no proper HTTP, or breaks a cap, and that [`handle`](Handler::handle) never sees.
+    fn refuse(&self, fault: Fault) -> Response<Body> {
+        let mut response = Response::new(Body::from(fault.detail()));
+        *response.status_mut() = fault.status();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        response
+    }
+}

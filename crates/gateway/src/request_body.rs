@@ -1,0 +1,143 @@
+//! What a caller sends after the head: as much as is allowed, as fast as is asked.
+
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::ticker::Watch;
+use crate::worker::Worker;
+
+/// The body of a request. It is cut off with an error where it grows beyond the cap, and where nothing more of it
+/// comes in time.
+pub struct RequestBody(Option<Box<Streamed>>);
+
+struct Streamed {
+    incoming: Incoming,
+    /// Bytes that may still come; `None` if there is no cap.
+    left: Option<u64>,
+    /// Armed while we wait for the caller.
+    watch: Option<Watch>,
+    worker: Rc<Worker>,
+}
+
+impl RequestBody {
+    /// No bytes.
+    pub fn empty() -> RequestBody {
+        RequestBody(None)
+    }
+
+    pub(crate) fn new(incoming: Incoming, worker: &Rc<Worker>) -> RequestBody {
+        if incoming.is_end_stream() {
+            return RequestBody::empty();
+        }
+        let cap = worker.limits().body_bytes;
+        let left = (cap > 0).then_some(cap);
+        let worker = Rc::clone(worker);
+        RequestBody(Some(Box::new(Streamed { incoming, left, watch: None, worker })))
+    }
+}
+
+impl Streamed {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            return self.wait(cx).map(|()| Some(Err(RequestBodyError::TooSlow)));
+        };
+        if let Some(watch) = &self.watch {
+            watch.disarm();
+        }
+        Poll::Ready(match frame {
+            None => None,
+            Some(Err(error)) => Some(Err(RequestBodyError::Caller(error))),
+            Some(Ok(frame)) => Some(self.count(frame)),
+        })
+    }
+
+    fn count(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, RequestBodyError> {
+        let size = frame.data_ref().map_or(0, |data| data.len() as u64);
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(size).ok_or(RequestBodyError::TooLarge)?;
+        }
+        Ok(frame)
+    }
+
+    /// Ready when the caller took too long.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let worker = &self.worker;
+        let watch = self.watch.get_or_insert_with(|| worker.ticker().watch());
+        if !watch.is_armed() {
+            watch.arm(worker.limits().body_timeout);
+        }
+        watch.poll(cx)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = RequestBodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        match &mut self.0 {
+            None => Poll::Ready(None),
+            Some(streamed) => streamed.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(|streamed| streamed.incoming.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            None => SizeHint::with_exact(0),
+            Some(streamed) => streamed.incoming.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for RequestBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "RequestBody(streamed)" } else { "RequestBody(empty)" })
+    }
+}
+
+/// Why a request's body ended before its end.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RequestBodyError {
+    /// It is larger than the cap.
+    TooLarge,
+    /// Nothing more of it came in time.
+    TooSlow,
+    /// The caller broke it off.
+    Caller(hyper::Error),
+}
+
+impl fmt::Display for RequestBodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RequestBodyError::TooLarge => "the request's body is larger than allowed",
+            RequestBodyError::TooSlow => "the request's body came too slowly",
+            RequestBodyError::Caller(_) => "the caller broke off the request's body",
+        })
+    }
+}
+
+impl std::error::Error for RequestBodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RequestBodyError::Caller(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A TCP connection, with TLS or without, that remembers whether the peer was heard.
+
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsStream;
+
+/// A connection to a caller or an upstream. Hyper takes it and never gives it back, so what must be known about
+/// it from outside is shared: whether a byte came since somebody last asked.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    wire: Wire,
+    heard: Heard,
+    /// Bytes that were read to see which protocol this is, and come first.
+    rewound: Option<Rewound>,
+}
+
+#[derive(Debug)]
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Whether a byte came. Hyper wants connections that can move between threads; these never do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard(Arc<AtomicBool>);
+
+impl Heard {
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    pub(crate) fn forget(&self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+impl Stream {
+    pub(crate) fn plain(tcp: TcpStream) -> Stream {
+        Stream::new(Wire::Plain(tcp))
+    }
+
+    pub(crate) fn tls(tls: impl Into<TlsStream<TcpStream>>) -> Stream {
+        Stream::new(Wire::Tls(Box::new(tls.into())))
+    }
+
+    fn new(wire: Wire) -> Stream {
+        Stream { wire, heard: Heard::default(), rewound: None }
+    }
+
+    pub(crate) fn heard(&self) -> Heard {
+        self.heard.clone()
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self.wire, Wire::Tls(_))
+    }
+
+    /// The protocol that TLS agreed on.
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        match &self.wire {
+            Wire::Plain(_) => None,
+            Wire::Tls(tls) => tls.get_ref().1.alpn_protocol(),
+        }
+    }
+
+    /// Reads as much as it takes to see whether the peer speaks HTTP/2; nothing is lost.
+    pub(crate) async fn is_http2(&mut self) -> io::Result<bool> {
+        let mut seen = Rewound::default();
+        let speaks = loop {
+            let mut buffer = ReadBuf::new(&mut seen.bytes[seen.end..]);
+            std::future::poll_fn(|cx| Pin::new(&mut *self).poll_read(cx, &mut buffer)).await?;
+            let read = buffer.filled().len();
+            seen.end += read;
+            if read == 0 || !PREFACE.starts_with(&seen.bytes[..seen.end]) {
+                break false;
+            }
+            if seen.end == PREFACE.len() {
+                break true;
+            }
+        };
+        self.rewound = Some(seen);
+        Ok(speaks)
+    }
+}
+
+/// Bytes that are copied together rather than handed to the kernel in slices.
+const FEW: usize = 2048;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(FEW));
+}
+
+/// What an HTTP/2 client says first (RFC 9113, 3.4).
+const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[derive(Debug, Default)]
+struct Rewound {
+    bytes: [u8; PREFACE.len()],
+    begin: usize,
+    end: usize,
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Some(rewound) = &mut this.rewound {
+            let some = buffer.remaining().min(rewound.end - rewound.begin);
+            buffer.put_slice(&rewound.bytes[rewound.begin..rewound.begin + some]);
+            rewound.begin += some;
+            if rewound.begin == rewound.end {
+                this.rewound = None;
+            }
+            if some > 0 {
+                this.heard.0.store(true, Relaxed);
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let before = buffer.filled().len();
+        let polled = match &mut this.wire {
+            Wire::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
+            Wire::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buffer),
+        };
+        if buffer.filled().len() > before {
+            this.heard.0.store(true, Relaxed);
+        }
+        polled
+    }
+}
+
+/// Hands a call on to the connection itself.
+macro_rules! wired {
+    ($this:ident, $method:ident ( $($arg:expr),* )) => {
+        match &mut $this.wire {
+            Wire::Plain(tcp) => Pin::new(tcp).$method($($arg),*),
+            Wire::Tls(tls) => Pin::new(&mut **tls).$method($($arg),*),
+        }
+    };
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        wired!(self, poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        // Many slices cost the kernel more than copying a little costs us.
+        match slices {
+            [one] => self.poll_write(cx, one),
+            _ if slices.iter().map(|slice| slice.len()).sum::<usize>() <= FEW => SCRATCH.with(|scratch| {
+                let mut scratch = scratch.borrow_mut();
+                scratch.clear();
+                for slice in slices {
+                    scratch.extend_from_slice(slice);
+                }
+                self.poll_write(cx, &scratch)
+            }),
+            _ => wired!(self, poll_write_vectored(cx, slices)),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.wire {
+            Wire::Plain(tcp) => tcp.is_write_vectored(),
+            Wire::Tls(tls) => tls.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        wired!(self, poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        wired!(self, poll_shutdown(cx))
+    }
+}

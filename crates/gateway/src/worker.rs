@@ -1,0 +1,269 @@
+//! One worker: a thread with a runtime, a listener and connections of its own.
+//!
+//! Nothing a request needs is shared between workers but what says so by its type: counters, upstreams' health, the
+//! certificate. So nothing here is locked, and futures need not be able to move between threads.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::TokioTimer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::LocalRuntime;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use crate::connection;
+use crate::counts::Counts;
+use crate::forward::Forwarder;
+use crate::handler::Handler;
+use crate::panics::Guarded;
+use crate::presence::Presence;
+use crate::settings::{Limits, Settings};
+use crate::ticker::Ticker;
+
+/// What all connections of one worker share.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    settings: Arc<Settings>,
+    counts: Arc<Counts>,
+    ticker: Rc<Ticker>,
+    forwarder: Forwarder,
+    presence: Presence,
+    phase: Cell<Phase>,
+}
+
+/// How near a worker is to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Running,
+    /// Callers are told to open another connection for their next request.
+    Draining,
+    /// Idle connections are closed, others after their request.
+    Closing,
+}
+
+/// How long idle connections are kept when draining: a caller that was just answered may be about to send again,
+/// and learns by that answer that it should not.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// How long to let others close something when the process has no descriptor left for a connection.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// For an HTTP/1.1 connection: enough for the largest head, and little for each of many.
+const BUFFER: usize = 64 * 1024;
+
+/// HTTP/2: what one connection may have going on at once. Each of the floods that were found in the field breaks
+/// one of these or a bound that hyper sets by itself, and ends its connection.
+const STREAMS: u32 = 128;
+const RESETS: usize = 32;
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+const PING_AFTER: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+impl Worker {
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.settings.limits
+    }
+
+    pub(crate) fn ticker(&self) -> &Rc<Ticker> {
+        &self.ticker
+    }
+
+    pub(crate) fn forwarder(&self) -> &Forwarder {
+        &self.forwarder
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    pub(crate) fn count(&self, which: impl Fn(&Counts) -> &AtomicU64) {
+        which(&self.counts).fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
+        let certificates = self.settings.certificates.as_ref()?;
+        Some(TlsAcceptor::from(Arc::clone(certificates.config())))
+    }
+
+    pub(crate) fn http1(&self) -> http1::Builder {
+        let limits = self.limits();
+        let mut builder = http1::Builder::new();
+        // Connections are bounded in time by their watch, which costs less than hyper's timer a request.
+        builder.header_read_timeout(None);
+        builder.max_buf_size(BUFFER.max(limits.header_bytes));
+        if limits.header_bytes > 0 {
+            builder.max_header_size(limits.header_bytes);
+        }
+        // Hyper has room for a hundred without asking, and clears more room than is used for another number.
+        if limits.headers != 100 {
+            builder.max_headers(if limits.headers > 0 { limits.headers } else { 65_536 });
+        }
+        builder
+    }
+
+    pub(crate) fn http2(self: &Rc<Worker>) -> http2::Builder<Tasks> {
+        let limits = self.limits();
+        let mut builder = http2::Builder::new(Tasks(Rc::clone(self)));
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .max_pending_accept_reset_streams(RESETS)
+            .max_local_error_reset_streams(RESETS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(STREAM_WINDOW as usize)
+            .keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(PING_TIMEOUT);
+        if limits.header_bytes > 0 {
+            builder.max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
+        }
+        builder
+    }
+}
+
+/// Where hyper puts the requests of an HTTP/2 connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Tasks(Rc<Worker>);
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for Tasks {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(Guarded::new(&self.0, future));
+    }
+}
+
+/// What a worker's thread is given.
+pub(crate) struct Start {
+    pub(crate) listener: std::net::TcpListener,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+impl Start {
+    /// Serves until told to stop, and then until nothing is left or it has taken too long.
+    pub(crate) fn run<H: Handler>(self, handler: H) -> io::Result<()> {
+        let runtime = runtime()?;
+        runtime.block_on(async move {
+            let listener = TcpListener::from_std(self.listener)?;
+            let ticker = Ticker::new();
+            let presence = Presence::new(&self.counts);
+            let worker = Rc::new(Worker {
+                forwarder: Forwarder::new(&ticker, &presence),
+                ticker,
+                presence,
+                settings: self.settings,
+                counts: self.counts,
+                phase: Cell::new(Phase::Running),
+            });
+            let ticking = Rc::clone(&worker);
+            tokio::task::spawn_local(async move {
+                ticking.ticker.run(|| ticking.forwarder.sweep()).await;
+            });
+            let acceptor =
+                Acceptor { listener, handler: Rc::new(handler), worker, stop: self.stop };
+            acceptor.accept_and_drain().await;
+            Ok(())
+        })
+    }
+}
+
+fn runtime() -> io::Result<LocalRuntime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())
+}
+
+struct Acceptor<H> {
+    listener: TcpListener,
+    handler: Rc<H>,
+    worker: Rc<Worker>,
+    stop: watch::Receiver<bool>,
+}
+
+impl<H: Handler> Acceptor<H> {
+    async fn accept_and_drain(mut self) {
+        let mut stop = self.stop.clone();
+        let stopped = async move { stop.wait_for(|stop| *stop).await.is_ok() };
+        self.accept_until(stopped).await;
+
+        let worker = Rc::clone(&self.worker);
+        worker.phase.set(Phase::Draining);
+        let delay = worker.settings.drain_delay;
+        self.accept_until(tokio::time::sleep(delay)).await;
+        self.empty_queue();
+        drop(self);
+
+        let timeout = worker.settings.drain_timeout;
+        let drained = async {
+            let _ = tokio::time::timeout(LINGER, worker.presence.none_left()).await;
+            worker.phase.set(Phase::Closing);
+            worker.ticker.wake_all();
+            worker.presence.none_left().await;
+        };
+        if tokio::time::timeout(timeout, drained).await.is_err() {
+            tracing::warn!("connections were still busy when the time to drain was over");
+        }
+    }
+
+    async fn accept_until<T>(&mut self, end: impl Future<Output = T>) {
+        let mut end = std::pin::pin!(end);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                accepted = self.listener.accept() => accepted,
+                _ = &mut end => return,
+            };
+            match accepted {
+                Ok(accepted) => self.serve(accepted),
+                Err(error) => self.pause(&error).await,
+            }
+        }
+    }
+
+    /// Takes what waits to be accepted: whoever connected before we stopped listening is served.
+    fn empty_queue(&self) {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        while let std::task::Poll::Ready(Ok(accepted)) = self.listener.poll_accept(&mut cx) {
+            self.serve(accepted);
+        }
+    }
+
+    fn serve(&self, accepted: (TcpStream, std::net::SocketAddr)) {
+        let worker = &self.worker;
+        worker.count(|counts| &counts.accepted);
+        let (present, open) = worker.presence.enter();
+        let cap = worker.limits().connections as u64;
+        if cap > 0 && open > cap {
+            worker.count(|counts| &counts.over_cap);
+            // Best effort: the caller is told why, if it listens at once.
+            let _ = accepted.0.try_write(BUSY);
+            return;
+        }
+        let served = connection::serve(Rc::clone(&self.handler), Rc::clone(worker), accepted);
+        tokio::task::spawn_local(Guarded::new(worker, async move {
+            served.await;
+            drop(present);
+        }));
+    }
+
+    /// Most errors concern the one connection that was not made. Those that say that the process or the machine
+    /// has no room for another would come again at once.
+    async fn pause(&self, error: &io::Error) {
+        use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+        if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+            tracing::warn!(%error, "cannot accept connections for a moment");
+            tokio::time::sleep(BREATH).await;
+        }
+    }
+}
+
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";

@@ -1,0 +1,135 @@
+//! What one caller can take: headers, bodies, time, connections.
+
+use std::time::Duration;
+
+use crate::support::{Exchange, Raw, Served, TestGateway, eventually, get};
+use tollgate_gateway::{Trust, Upstream};
+
+#[test]
+fn too_many_or_too_large_headers_are_431() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.headers = 10;
+        server.caps.header_bytes = 8192;
+    });
+    let with = |count: usize, size: usize| {
+        let value = "v".repeat(size);
+        let headers: String = (0..count).map(|n| format!("x-{n}: {value}\r\n")).collect();
+        let request = format!("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n");
+        Raw::connect(gateway.address).write(request).rest()
+    };
+    assert!(with(8, 10).starts_with("HTTP/1.1 200"));
+    assert!(with(9, 10).starts_with("HTTP/1.1 431"));
+    assert!(with(8, 900).starts_with("HTTP/1.1 200"));
+    assert!(with(8, 1100).starts_with("HTTP/1.1 431"));
+    assert_eq!(upstream.heads().len(), 2);
+}
+
+#[test]
+fn too_large_a_body_is_413_whether_announced_or_not() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        while !exchange.lines().is_empty() {}
+        false
+    });
+    let gateway = TestGateway::with(&[&upstream.url()], |server| server.caps.body_bytes = 1000);
+    let announced = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1001\r\n\r\n";
+    let answer = Raw::connect(gateway.address).write(announced).rest();
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert_eq!(upstream.heads().len(), 0);
+    let chunk = format!("258\r\n{}\r\n", "x".repeat(600));
+    let chunked = format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{chunk}");
+    let head = Raw::connect(gateway.address).write(chunked).head();
+    assert!(head.starts_with("HTTP/1.1 413"), "{head}");
+    assert_eq!(gateway.failures.lock().unwrap()[0].0.as_str(), "request_too_large");
+}
+
+#[test]
+fn half_a_request_and_an_idle_connection_are_closed_in_time() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.header_timeout_ms = 200;
+        server.caps.idle_timeout_ms = 400;
+    });
+    // Nothing at all, the first byte, most of a head.
+    for half in ["", "G", "GET / HTTP/1.1\r\nhost: a\r\n"] {
+        assert_eq!(Raw::connect(gateway.address).write(half).rest(), "", "{half:?}");
+    }
+    eventually("counted", || gateway.counts.timeouts() == 3);
+    // The second request of a connection is bounded like the first.
+    let mut caller = Raw::connect(gateway.address);
+    caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
+    assert_eq!(caller.write("GET / HT").rest(), "");
+    let mut idle = Raw::connect(gateway.address);
+    idle.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
+    assert_eq!(idle.rest(), "");
+    eventually("all closed", || gateway.counts.open() == 0);
+}
+
+#[test]
+fn a_slow_answer_does_not_make_a_connection_idle() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        std::thread::sleep(Duration::from_millis(800));
+        exchange.ok("late");
+        true
+    });
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.header_timeout_ms = 100;
+        server.caps.idle_timeout_ms = 100;
+    });
+    assert_eq!(get(gateway.address, "/").1, "late");
+}
+
+#[test]
+fn a_body_that_stops_coming_is_408() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        while !exchange.lines().is_empty() {}
+        false
+    });
+    let gateway = TestGateway::with(&[&upstream.url()], |server| server.caps.body_timeout_ms = 200);
+    let request = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhalf";
+    let head = Raw::connect(gateway.address).write(request).head();
+    assert!(head.starts_with("HTTP/1.1 408"), "{head}");
+    assert_eq!(gateway.failures.lock().unwrap()[0].0.as_str(), "request_too_slow");
+}
+
+#[test]
+fn above_the_cap_connections_are_refused() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::with(&[&upstream.url()], |server| server.caps.connections = 3);
+    let mut held: Vec<_> = (0..3).map(|_| Raw::connect(gateway.address)).collect();
+    for caller in &mut held {
+        caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
+    }
+    let answer = Raw::connect(gateway.address).rest();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert_eq!(gateway.counts.over_cap(), 1);
+    held.pop();
+    eventually("room again", || gateway.counts.open() == 2);
+    assert!(get(gateway.address, "/").0.starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn an_upstream_that_does_not_answer_in_time_is_504() {
+    let (stay, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Served::new(move |_: &mut Exchange| wait.lock().unwrap().recv().is_ok());
+    let mut shape = crate::support::upstream(&[&upstream.url()]);
+    shape.response_timeout_ms = 200;
+    let gateway = TestGateway::of(Upstream::new(&shape, Trust::system).unwrap(), |_| (), None);
+    assert!(get(gateway.address, "/").0.starts_with("HTTP/1.1 504"));
+    let failures = gateway.failures.lock().unwrap().clone();
+    assert_eq!((failures[0].0.as_str(), failures[0].1), ("response_timeout", false));
+    drop(stay);
+}
+
+#[test]
+fn an_address_belongs_to_one_gateway() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::new(&upstream.url());
+    let server = tollgate_policy::shapes::Server {
+        listen: gateway.address.to_string().parse().unwrap(),
+        ..Default::default()
+    };
+    let second = tollgate_gateway::Gateway::bind(tollgate_gateway::Settings::new(&server));
+    assert_eq!(second.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+}

@@ -1,0 +1,86 @@
+//! Stopping loses nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::support::{Exchange, Raw, Served, TestGateway, eventually, header};
+
+/// Callers with connections that they keep, until the gateway says `close` or is gone.
+fn hammer(gateway: &TestGateway, answered: &Arc<AtomicUsize>) -> Vec<std::thread::JoinHandle<()>> {
+    let call = |_| {
+        let (address, answered) = (gateway.address, Arc::clone(answered));
+        std::thread::spawn(move || {
+            while let Ok(stream) = std::net::TcpStream::connect(address) {
+                stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                let mut caller = Raw(stream);
+                loop {
+                    caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+                    let (head, _) = caller.response();
+                    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+                    answered.fetch_add(1, Relaxed);
+                    if header(&head, "connection") == Some("close") {
+                        break;
+                    }
+                }
+            }
+        })
+    };
+    (0..8).map(call).collect()
+}
+
+#[test]
+fn draining_under_load_loses_no_request() {
+    for delay in [0, 300] {
+        let upstream = Served::echo();
+        let mut gateway =
+            TestGateway::with(&[&upstream.url()], |server| server.drain_delay_ms = delay);
+        let answered = Arc::new(AtomicUsize::new(0));
+        let callers = hammer(&gateway, &answered);
+        eventually("load", || answered.load(Relaxed) > 200);
+        gateway.stop().join().unwrap();
+        for caller in callers {
+            caller.join().unwrap();
+        }
+        assert_eq!(upstream.heads().len(), answered.load(Relaxed), "delay {delay}");
+    }
+}
+
+#[test]
+fn what_is_in_flight_is_finished_and_idle_connections_are_closed() {
+    let go = Arc::new(AtomicBool::new(false));
+    let may = Arc::clone(&go);
+    let upstream = Served::new(move |exchange: &mut Exchange| {
+        eventually("told to", || may.load(Relaxed) || exchange.head.contains("/quick"));
+        exchange.ok("done");
+        true
+    });
+    let mut gateway = TestGateway::with(&[&upstream.url()], |server| server.drain_timeout_ms = 20_000);
+    let mut idle = Raw::connect(gateway.address);
+    idle.write("GET /quick HTTP/1.1\r\nhost: a\r\n\r\n").response();
+    let mut busy = Raw::connect(gateway.address);
+    busy.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    eventually("in flight", || upstream.heads().len() == 2);
+    let stopped = gateway.stop();
+    assert_eq!(idle.rest(), "");
+    assert!(!stopped.is_finished());
+    eventually("no longer listening", || std::net::TcpStream::connect(gateway.address).is_err());
+    go.store(true, Relaxed);
+    let (head, body) = busy.response();
+    assert_eq!((header(&head, "connection"), body.as_str()), (Some("close"), "done"));
+    stopped.join().unwrap();
+}
+
+#[test]
+fn draining_ends_after_its_timeout() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        exchange.lines();
+        false
+    });
+    let mut gateway = TestGateway::with(&[&upstream.url()], |server| server.drain_timeout_ms = 700);
+    let mut busy = Raw::connect(gateway.address);
+    busy.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    eventually("in flight", || upstream.heads().len() == 1);
+    gateway.stop().join().unwrap();
+    assert_eq!(busy.rest(), "");
+}

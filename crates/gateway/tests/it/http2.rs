@@ -1,0 +1,138 @@
+//! HTTP/2 at both ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http2::SendRequest;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::{Served, TestGateway, curl, header};
+
+pub async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
+    let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (sender, driver) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(driver);
+    sender
+}
+
+/// An upstream that speaks nothing but HTTP/2: answers with the call's body and a trailer.
+async fn grpc_upstream(connections: Arc<AtomicUsize>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            connections.fetch_add(1, Relaxed);
+            let service = service_fn(|request: Request<Incoming>| async move {
+                assert_eq!(request.version(), Version::HTTP_2);
+                assert_eq!(request.headers().get("te").unwrap(), "trailers");
+                assert_eq!(request.uri().authority().unwrap().as_str(), "service.test");
+                assert_eq!(request.headers().get("host"), None);
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let mut trailers = HeaderMap::new();
+                trailers.insert("grpc-status", HeaderValue::from_static("0"));
+                let frames = [Ok::<_, std::convert::Infallible>(Frame::data(body)), Ok(Frame::trailers(trailers))];
+                let stream = tokio_stream(frames);
+                let mut response = Response::new(StreamBody::new(stream));
+                response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+                Ok::<_, std::convert::Infallible>(response)
+            });
+            tokio::spawn(
+                hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(tcp), service),
+            );
+        }
+    });
+    address
+}
+
+fn tokio_stream<T: Unpin, const N: usize>(items: [T; N]) -> Items<std::array::IntoIter<T, N>> {
+    Items(items.into_iter())
+}
+
+struct Items<I>(I);
+
+impl<I: Iterator + Unpin> futures_core::Stream for Items<I> {
+    type Item = I::Item;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<I::Item>> {
+        std::task::Poll::Ready(self.0.next())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grpc_call_passes_with_its_trailers_over_a_shared_connection() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let upstream = grpc_upstream(Arc::clone(&connections)).await;
+    let gateway = TestGateway::with(&[&format!("http://{upstream}")], |server| {
+        server.workers = tollgate_policy::shapes::Workers::Fixed(1);
+    });
+    let sender = connect(gateway.address).await;
+    let calls = (0..50).map(|n| {
+        let mut sender = sender.clone();
+        tokio::spawn(async move {
+            let request = Request::post("http://service.test/pkg.Service/Method")
+                .header("content-type", "application/grpc+proto")
+                .header("te", "trailers")
+                .body(Full::new(Bytes::from(format!("message {n}"))))
+                .unwrap();
+            let response = sender.send_request(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK);
+            let body = response.into_body().collect().await.unwrap();
+            assert_eq!(body.trailers().unwrap().get("grpc-status").unwrap(), "0");
+            assert_eq!(body.to_bytes(), format!("message {n}"));
+        })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap();
+    }
+    assert_eq!(connections.load(Relaxed), 1);
+}
+
+#[tokio::test]
+async fn the_authority_becomes_the_host_and_must_agree_with_it() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::new(&upstream.url());
+    let mut sender = connect(gateway.address).await;
+    let request = |host: Option<&str>| {
+        let mut request = Request::get("http://named.test:81/x?y");
+        if let Some(host) = host {
+            request = request.header("host", host);
+        }
+        request.body(Full::new(Bytes::new())).unwrap()
+    };
+    for host in [None, Some("named.test:81")] {
+        let response = sender.send_request(request(host)).await.unwrap();
+        let seen = response.into_body().collect().await.unwrap().to_bytes();
+        let seen = String::from_utf8_lossy(&seen);
+        assert!(seen.starts_with("GET /x?y HTTP/1.1\r\n"), "{seen}");
+        assert_eq!(header(&seen, "host"), Some("named.test:81"));
+        assert_eq!(header(&seen, "transfer-encoding"), None, "a GET without a body has none");
+    }
+    let response = sender.send_request(request(Some("other.test"))).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+}
+
+#[test]
+fn a_panic_ends_one_stream_and_is_counted() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::new(&upstream.url());
+    let status = std::process::Command::new("curl")
+        .args(["--silent", "--http2-prior-knowledge", &gateway.url("/panic")])
+        .status()
+        .unwrap();
+    assert!(!status.success());
+    assert_eq!(gateway.counts.panics(), 1);
+    assert!(curl(&["--http2-prior-knowledge", &gateway.url("/")]).starts_with("GET /"));
+}

@@ -1,0 +1,171 @@
+//! Bodies pass as they come, however large, and end where somebody hangs up.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::sync::Mutex;
+
+use crate::support::{Exchange, Raw, Served, TestGateway, curl, eventually, header};
+
+#[test]
+fn each_event_arrives_before_the_next_is_sent() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let upstream = Served::new(move |exchange: &mut Exchange| {
+        exchange.write(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
+        );
+        for n in 0..3 {
+            exchange.write(format!("9\r\ndata: {n}\n\n\r\n"));
+            wait.lock().unwrap().recv().unwrap();
+        }
+        exchange.write("0\r\n\r\n");
+        true
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let mut caller = Raw::connect(gateway.address);
+    caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    for n in 0..3 {
+        caller.read_until(&format!("data: {n}\n\n"));
+        go.send(()).unwrap();
+    }
+    caller.read_until("0\r\n\r\n");
+}
+
+#[test]
+fn a_body_reaches_the_upstream_before_it_is_complete() {
+    let (saw, seen) = mpsc::channel();
+    let saw = Mutex::new(saw);
+    let upstream = Served::new(move |exchange: &mut Exchange| {
+        let mut half = [0; 4];
+        exchange.reader.read_exact(&mut half).unwrap();
+        saw.lock().unwrap().send(half).unwrap();
+        exchange.reader.read_exact(&mut half).unwrap();
+        exchange.ok("both");
+        true
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let mut caller = Raw::connect(gateway.address);
+    caller.write("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 8\r\n\r\nhalf");
+    assert_eq!(seen.recv().unwrap(), *b"half");
+    assert_eq!(caller.write("half").response().1, "both");
+}
+
+#[test]
+fn trailers_pass_both_ways() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        let chunks = exchange.lines();
+        exchange.write(format!(
+            "HTTP/1.1 200 OK\r\ntrailer: x-down\r\nx-saw: {}\r\ntransfer-encoding: chunked\r\n\r\n\
+             2\r\nhi\r\n0\r\nx-down: 2\r\n\r\n",
+            chunks.contains("x-up: 1")
+        ));
+        true
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let request = "POST / HTTP/1.1\r\nhost: a\r\nte: trailers\r\ntrailer: x-up\r\n\
+                   transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nx-up: 1\r\n\r\n";
+    let mut caller = Raw::connect(gateway.address);
+    assert_eq!(header(&caller.write(request).head(), "x-saw"), Some("true"));
+    caller.read_until("0\r\nx-down: 2\r\n\r\n");
+}
+
+#[test]
+fn the_body_is_asked_for_only_when_it_is_forwarded() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        assert_eq!(header(&exchange.head, "expect"), None);
+        let body = exchange.body();
+        exchange.ok(&String::from_utf8(body).unwrap());
+        true
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let head = |path| {
+        format!("POST {path} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n")
+    };
+    let mut caller = Raw::connect(gateway.address);
+    assert_eq!(caller.write(head("/")).head(), "HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(caller.write("body").response().1, "body");
+    let refused = Raw::connect(gateway.address).write(head("/refuse")).head();
+    assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
+    assert_eq!(upstream.heads().len(), 1);
+}
+
+#[test]
+fn a_caller_that_hangs_up_ends_the_exchange() {
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_gone);
+    let upstream = Served::new(move |exchange: &mut Exchange| {
+        if exchange.head.contains("/streams") {
+            exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n");
+        }
+        let ended = exchange.reader.read(&mut [0; 16]);
+        seen.store(!matches!(ended, Ok(1..)), Relaxed);
+        false
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    for path in ["/waits", "/streams"] {
+        is_gone.store(false, Relaxed);
+        let mut caller = Raw::connect(gateway.address);
+        caller.write(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n"));
+        if path == "/streams" {
+            caller.read_until("hi");
+        }
+        eventually("the upstream has it", || {
+            upstream.heads().last().is_some_and(|head| head.contains(path))
+        });
+        drop(caller);
+        eventually("the upstream is told", || is_gone.load(Relaxed));
+    }
+    assert_eq!(gateway.upstream.backpressure().pending(), 0);
+}
+
+#[test]
+fn an_upstream_that_breaks_off_is_no_complete_response() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf");
+        false
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let mut caller = Raw::connect(gateway.address);
+    let answer = caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").rest();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("half"), "{answer}");
+}
+
+#[test]
+fn large_bodies_take_little_memory() {
+    const SIZE: usize = 512 * 1024 * 1024;
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        let chunk = vec![b'x'; 256 * 1024];
+        if exchange.head.starts_with("GET") {
+            exchange.write(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n"));
+            (0..SIZE / chunk.len()).for_each(|_| exchange.write(&chunk));
+        } else {
+            let length: u64 = header(&exchange.head, "content-length").unwrap().parse().unwrap();
+            let mut body = (&mut exchange.reader).take(length);
+            let read = std::io::copy(&mut body, &mut std::io::sink()).unwrap();
+            exchange.ok(&read.to_string());
+        }
+        true
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let before = resident();
+    for protocol in ["--http1.1", "--http2-prior-knowledge"] {
+        let size =
+            curl(&[protocol, "--output", "/dev/null", "--write-out", "%{size_download}", &gateway.url("/")]);
+        assert_eq!(size, SIZE.to_string());
+        assert!(resident() < before + 48 * 1024 * 1024, "{protocol}: {} B more", resident() - before);
+    }
+    let mut caller = Raw::connect(gateway.address);
+    caller.write(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {SIZE}\r\n\r\n"));
+    let chunk = vec![b'x'; 256 * 1024];
+    (0..SIZE / chunk.len()).for_each(|_| caller.0.write_all(&chunk).unwrap());
+    assert_eq!(caller.response().1, SIZE.to_string());
+    assert!(resident() < before + 48 * 1024 * 1024, "upload: {} B more", resident() - before);
+}
+
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}

@@ -1,0 +1,119 @@
+//! TLS towards callers and upstreams.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::support::{Served, TestGateway, curl};
+use tollgate_gateway::{Certificates, TlsError, Trust, Upstream};
+use tollgate_policy::shapes::Tls;
+
+/// A folder with a certificate for `localhost` that is its own authority; gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("tollgate-tls-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, common_name: &str) -> Tls {
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, common_name);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(self.0.join("cert.pem"), certificate.pem()).unwrap();
+        std::fs::write(self.0.join("key.pem"), key.serialize_pem()).unwrap();
+        let path = |name: &str| self.file(name).to_str().unwrap().parse().unwrap();
+        Tls { cert: path("cert.pem"), key: path("key.pem") }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn gateway(url: &str, certificates: &Arc<Certificates>) -> TestGateway {
+    let upstream = Upstream::new(&crate::support::upstream(&[url]), Trust::system).unwrap();
+    TestGateway::of(upstream, |_| (), Some(Arc::clone(certificates)))
+}
+
+fn call(gateway: &TestGateway, authority: &Path, more: &[&str]) -> String {
+    let url = format!("https://localhost:{}/x", gateway.address.port());
+    let to = format!("localhost:{}:127.0.0.1", gateway.address.port());
+    let mut args = vec!["--cacert", authority.to_str().unwrap(), "--resolve", &to, &url];
+    args.extend(more);
+    curl(&args)
+}
+
+#[test]
+fn callers_speak_either_protocol_over_tls_and_see_a_renewed_certificate() {
+    let folder = Folder::new("callers");
+    let certificates = Certificates::read(&folder.write("first")).unwrap();
+    let upstream = Served::echo();
+    let gateway = gateway(&upstream.url(), &certificates);
+    let authority = folder.file("cert.pem");
+    for (flag, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
+        let answer = call(&gateway, &authority, &[flag, "--write-out", "%{http_version}"]);
+        assert!(answer.contains("x-forwarded-proto: https\r\n"), "{answer}");
+        assert!(answer.ends_with(version), "{answer}");
+    }
+    let shown = |gateway: &TestGateway| {
+        let url = format!("https://{}/x", gateway.address);
+        let output = std::process::Command::new("curl")
+            .args(["--insecure", "--silent", "--verbose", "--output", "/dev/null", &url])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(shown(&gateway).contains("CN=first"));
+    folder.write("second");
+    certificates.reload().unwrap();
+    assert!(shown(&gateway).contains("CN=second"));
+
+    // A faulty file changes nothing.
+    std::fs::write(folder.file("cert.pem"), "nonsense").unwrap();
+    assert!(matches!(certificates.reload(), Err(TlsError::File { .. })));
+    assert!(shown(&gateway).contains("CN=second"));
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused() {
+    let (one, two) = (Folder::new("one"), Folder::new("two"));
+    let (mut tls, other) = (one.write("one"), two.write("two"));
+    tls.key = other.key;
+    assert!(matches!(Certificates::read(&tls), Err(TlsError::Mismatch { .. })));
+}
+
+#[test]
+fn https_upstreams_are_verified_and_spoken_to_as_they_like() {
+    let folder = Folder::new("upstreams");
+    let certificates = Certificates::read(&folder.write("upstream")).unwrap();
+    // A gateway is a good https upstream: it speaks both protocols.
+    let behind = Served::echo();
+    let inner = gateway(&behind.url(), &certificates);
+    let url = format!("https://localhost:{}", inner.address.port());
+    let shape = crate::support::upstream(&[&url]);
+
+    let trust = || Trust::only(folder.file("cert.pem"));
+    let outer = TestGateway::of(Upstream::new(&shape, trust).unwrap(), |_| (), None);
+    for _ in 0..3 {
+        let answer = curl(&[&outer.url("/x")]);
+        assert!(answer.starts_with("GET /x HTTP/1.1\r\n"), "{answer}");
+        assert!(answer.contains("x-forwarded-proto: https\r\n"), "{answer}");
+    }
+
+    let stranger = Folder::new("stranger");
+    stranger.write("stranger");
+    let trust = || Trust::only(stranger.file("cert.pem"));
+    let outer = TestGateway::of(Upstream::new(&shape, trust).unwrap(), |_| (), None);
+    let status = curl(&["--output", "/dev/null", "--write-out", "%{http_code}", &outer.url("/x")]);
+    assert_eq!(status, "502");
+    assert_eq!(outer.failures.lock().unwrap()[0].0.as_str(), "connect");
+}
