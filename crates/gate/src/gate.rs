@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, Guard};
 use smallvec::SmallVec;
 use tollgate_engine::{Chain, Charge, Clock, Identity, Limiter, Strategy, SystemClock, Time};
 use tollgate_policy::compile::{Client, Counted, PlacedLimit, Policy, RouteInForce, Work};
@@ -14,39 +13,30 @@ use crate::in_force::InForce;
 use crate::passage::Passage;
 use crate::waiting::WaitingRoom;
 
-/// A policy in force over counters in memory.
+/// Decides requests by policies that are put into force over one set of counters.
 #[derive(Debug)]
 pub struct Gate<C = SystemClock> {
     limiter: Limiter<C>,
-    in_force: ArcSwap<InForce>,
     pub(crate) waiting: WaitingRoom,
 }
 
 impl Gate {
-    /// A policy in force on the system's clock, with as many counters as it says.
-    pub fn new(policy: Policy) -> Gate {
-        Gate::with_clock(SystemClock::new(), policy)
+    /// A gate on the system's clock that holds at most so many counters.
+    pub fn new(max_keys: usize) -> Gate {
+        Gate::with_clock(SystemClock::new(), max_keys)
     }
 }
 
 impl<C: Clock> Gate<C> {
-    /// A policy in force on a clock of your own.
-    pub fn with_clock(clock: C, policy: Policy) -> Gate<C> {
-        let max_keys = policy.settings().counters.max_keys as usize;
-        let limiter = Limiter::with_clock(clock, max_keys);
-        let in_force = InForce::bind(policy, &limiter);
-        Gate { limiter, in_force: ArcSwap::from_pointee(in_force), waiting: WaitingRoom::default() }
+    /// A gate on a clock of your own that holds at most so many counters.
+    pub fn with_clock(clock: C, max_keys: usize) -> Gate<C> {
+        Gate { limiter: Limiter::with_clock(clock, max_keys), waiting: WaitingRoom::default() }
     }
 
-    /// Puts another policy into force at once. Counters keep their tokens; nobody waits.
-    pub fn enforce(&self, policy: Policy) {
-        self.in_force.store(Arc::new(InForce::bind(policy, &self.limiter)));
-    }
-
-    /// The policy in force now. A request keeps to the one it began with.
-    #[inline]
-    pub fn in_force(&self) -> Guard<Arc<InForce>> {
-        self.in_force.load()
+    /// Puts a policy into force. Counters that an earlier one had keep their tokens, under the new figures at
+    /// once; a request that is under way finishes by the policy it began with.
+    pub fn enforce(&self, policy: Policy) -> Arc<InForce> {
+        Arc::new(InForce::bind(policy, &self.limiter))
     }
 
     /// The counters.

@@ -11,8 +11,8 @@
 //!                  ──pass───▶ the same, after waiting in line where the strategy is `queue`
 //! ```
 //!
-//! A new policy is swapped in whole. Requests that are under way finish under the one they began with; counters are
-//! the limiter's and outlive both.
+//! Another policy is put into force whole, and whoever holds the present one swaps it. Requests that are under way
+//! finish by the one they began with; counters are the gate's and outlive both.
 //!
 //! ```
 //! use std::net::IpAddr;
@@ -23,9 +23,9 @@
 //! plans: { free: { rate_limit: { sustained: { rate: 1 }, scope: user } } }
 //! tenants: [ { id: acme, plan: free } ]
 //! ").unwrap();
-//! let gate = Gate::new(policy);
+//! let gate = Gate::new(1_000_000);
+//! let in_force = gate.enforce(policy);
 //!
-//! let in_force = gate.in_force();
 //! let acme = in_force.policy().tenants().number("acme").unwrap();
 //! let address: IpAddr = "203.0.113.7".parse().unwrap();
 //! let caller = gate.caller(&in_force, acme, Holder::User("ci"), address);

@@ -7,7 +7,9 @@ mod reload;
 mod strategies;
 mod told;
 
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_engine::{Clock, FakeClock, Time};
@@ -24,13 +26,24 @@ pub(crate) fn policy(text: &str) -> Policy {
 /// A gate whose clock stands still until it is moved.
 pub(crate) struct Place {
     pub(crate) gate: Gate<FakeClock>,
+    in_force: RefCell<Arc<InForce>>,
     pub(crate) clock: FakeClock,
 }
 
 impl Place {
     pub(crate) fn new(text: &str) -> Place {
         let clock = FakeClock::at(NOW);
-        Place { gate: Gate::with_clock(clock.clone(), policy(text)), clock }
+        let gate = Gate::with_clock(clock.clone(), 1000);
+        let in_force = RefCell::new(gate.enforce(policy(text)));
+        Place { gate, in_force, clock }
+    }
+
+    pub(crate) fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.borrow())
+    }
+
+    pub(crate) fn enforce(&self, text: &str) {
+        self.in_force.replace(self.gate.enforce(policy(text)));
     }
 
     /// Whether a request of `tenant`'s user `ci` passes now, and if not, what keeps it out.
@@ -39,7 +52,7 @@ impl Place {
     }
 
     pub(crate) fn ask_as(&self, tenant: &str, user: &str, request: &str) -> Result<(), String> {
-        let in_force = self.gate.in_force();
+        let in_force = self.in_force();
         let caller = caller(&self.gate, &in_force, tenant, user);
         let passage = self.gate.decide(&in_force, &caller, work(&in_force, request));
         cause(&passage)

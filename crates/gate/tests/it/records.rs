@@ -117,7 +117,7 @@ tenants: [ { id: acme, plan: p } ]
         place.advance(1000);
     }
     assert_eq!(passed, 12);
-    let in_force = place.gate.in_force();
+    let in_force = place.in_force();
     let caller = crate::caller(&place.gate, &in_force, "acme", "ci");
     let refused = place.gate.decide(&in_force, &caller, Work::default());
     assert_eq!(refused.limit(refused.refused_by().unwrap()).limit().span().name(), "month");
@@ -132,7 +132,7 @@ plans: { p: { rate_limit: { sustained: { rate: 2 }, scope: user } } }
 tenants: [ { id: acme, plan: p }, { id: other, plan: p } ]
 ",
     );
-    let in_force = place.gate.in_force();
+    let in_force = place.in_force();
     let number = |id: &str| in_force.policy().tenants().number(id).unwrap();
     for (tenant, holder) in [
         ("acme", Holder::User("a")),
@@ -159,7 +159,7 @@ fn addresses_are_counted_by_their_network() {
         let place = Place::new(
             "tenants: [ { id: acme, rate_limit: { sustained: { rate: 2 }, scope: ip } } ]",
         );
-        let in_force = place.gate.in_force();
+        let in_force = place.in_force();
         let number = in_force.policy().tenants().number("acme").unwrap();
         let passes = |address: &str| {
             let address: IpAddr = address.parse().unwrap();

@@ -1,6 +1,6 @@
 //! Another policy while requests are under way.
 
-use crate::{Place, policy};
+use crate::Place;
 
 fn rate(rate: u64, capacity: u64, rest: &str) -> String {
     format!(
@@ -14,9 +14,9 @@ fn counters_keep_their_tokens() {
     for _ in 0..60 {
         place.ask("acme", "").unwrap();
     }
-    place.gate.enforce(policy(&rate(1, 30, "")));
+    place.enforce(&rate(1, 30, ""));
     assert_eq!(place.admits("acme", ""), 30, "clamped to the lower capacity");
-    place.gate.enforce(policy(&rate(1, 1000, "")));
+    place.enforce(&rate(1, 1000, ""));
     assert_eq!(place.admits("acme", ""), 0, "not filled to the higher one");
 }
 
@@ -25,7 +25,7 @@ fn an_unchanged_limit_keeps_its_counter_whatever_changes_beside_it() {
     let place = Place::new(&rate(1, 5, ""));
     assert_eq!(place.admits("acme", ""), 5);
     let beside = rate(1, 5, "").replace("[ {", "[ { id: a }, { id: z }, {");
-    place.gate.enforce(policy(&beside));
+    place.enforce(&beside);
     assert_eq!(place.admits("acme", ""), 0);
 }
 
@@ -34,7 +34,7 @@ fn another_scope_algorithm_or_window_starts_anew() {
     for rest in [", scope: user", ", algorithm: gcra"] {
         let place = Place::new(&rate(1, 5, ""));
         assert_eq!(place.admits("acme", ""), 5);
-        place.gate.enforce(policy(&rate(1, 5, rest)));
+        place.enforce(&rate(1, 5, rest));
         assert_eq!(place.admits("acme", ""), 5, "{rest}");
     }
 }
@@ -43,8 +43,8 @@ fn another_scope_algorithm_or_window_starts_anew() {
 #[test]
 fn what_is_under_way_finishes_under_the_old_policy() {
     let place = Place::new(&rate(1, 5, ""));
-    let old = place.gate.in_force();
-    place.gate.enforce(policy("tenants: [ { id: other } ]"));
+    let old = place.in_force();
+    place.enforce("tenants: [ { id: other } ]");
     let caller = crate::caller(&place.gate, &old, "acme", "ci");
     assert!(
         place.gate.decide(&old, &caller, tollgate_policy::compile::Work::default()).is_admitted()
@@ -66,8 +66,8 @@ tenants: [ {{ id: acme, plan: {plan} }} ]
     };
     let place = Place::new(&text("small"));
     assert_eq!(place.admits("acme", ""), 10);
-    place.gate.enforce(policy(&text("large")));
+    place.enforce(&text("large"));
     assert_eq!(place.admits("acme", ""), 15);
-    place.gate.enforce(policy(&text("small")));
+    place.enforce(&text("small"));
     assert_eq!(place.admits("acme", ""), 0);
 }

@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 use tollgate_engine::{Clock, Refusal, Time, Verdict};
-use tollgate_gate::Gate;
+use tollgate_gate::{Gate, InForce};
 use tollgate_policy::compile::Work;
 
 use crate::{NOW, caller, cause, policy};
@@ -25,6 +26,7 @@ impl Clock for PausedClock {
 /// A gate under paused time, and who passed it when.
 struct Line {
     gate: Gate<PausedClock>,
+    in_force: Arc<InForce>,
     log: RefCell<Vec<String>>,
     begin: Instant,
 }
@@ -32,14 +34,15 @@ struct Line {
 impl Line {
     fn new(text: &str) -> Rc<Line> {
         let begin = Instant::now();
-        let gate = Gate::with_clock(PausedClock(begin), policy(text));
-        Rc::new(Line { gate, log: RefCell::default(), begin })
+        let gate = Gate::with_clock(PausedClock(begin), 10_000);
+        let in_force = gate.enforce(policy(text));
+        Rc::new(Line { gate, in_force, log: RefCell::default(), begin })
     }
 
     async fn request(self: Rc<Line>, tenant: &'static str, name: String) {
-        let in_force = self.gate.in_force();
-        let caller = caller(&self.gate, &in_force, tenant, "ci");
-        let passage = self.gate.pass(&in_force, &caller, Work::default()).await;
+        let in_force = &*self.in_force;
+        let caller = caller(&self.gate, in_force, tenant, "ci");
+        let passage = self.gate.pass(in_force, &caller, Work::default()).await;
         let at = self.begin.elapsed().as_millis();
         let outcome = match (passage.verdict(), cause(&passage)) {
             (Verdict::Degraded { .. }, _) => "degraded".to_owned(),
@@ -197,12 +200,12 @@ tenants:
 #[tokio::test(start_paused = true)]
 async fn degrade_skips_what_would_refuse_and_charges_the_rest_and_observe_only_tells() {
     let line = Line::new(MIXED);
-    let in_force = line.gate.in_force();
-    let caller = caller(&line.gate, &in_force, "a", "ci");
+    let in_force = &*line.in_force;
+    let caller = caller(&line.gate, in_force, "a", "ci");
     let mut verdicts = Vec::new();
     let mut observed = 0;
     for _ in 0..6 {
-        let passage = line.gate.pass(&in_force, &caller, Work::default()).await;
+        let passage = line.gate.pass(in_force, &caller, Work::default()).await;
         observed += passage.observed().count();
         verdicts.push(match passage.degraded() {
             Some((name, upstream)) => format!("{name} to {upstream:?}"),

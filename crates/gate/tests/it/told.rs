@@ -18,7 +18,7 @@ tenants:
 ";
 
 fn headers(place: &Place) -> HeaderMap {
-    let in_force = place.gate.in_force();
+    let in_force = place.in_force();
     let caller = caller(&place.gate, &in_force, "acme", "ci");
     let passage = place.gate.decide(&in_force, &caller, work(&in_force, "GET /x"));
     let lines = Lines::of(&passage);

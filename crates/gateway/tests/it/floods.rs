@@ -86,7 +86,8 @@ fn endless_continuations_end_the_connection() {
 #[test]
 fn empty_data_frames_end_the_connection() {
     let upstream = slow_upstream();
-    let gateway = TestGateway::with(&[&upstream.url()], |server| server.caps.body_timeout_ms = 1000);
+    let gateway =
+        TestGateway::with(&[&upstream.url()], |server| server.caps.body_timeout_ms = 1000);
     flood(&gateway, &frame(HEADERS, END_HEADERS, 1, POST), 3_000_000, |_| frame(DATA, 0, 1, &[]));
 }
 

@@ -2,9 +2,9 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
-use std::sync::Mutex;
 
 use crate::support::{Exchange, Raw, Served, TestGateway, curl, eventually, header};
 
@@ -81,7 +81,9 @@ fn the_body_is_asked_for_only_when_it_is_forwarded() {
     });
     let gateway = TestGateway::new(&upstream.url());
     let head = |path| {
-        format!("POST {path} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n")
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n"
+        )
     };
     let mut caller = Raw::connect(gateway.address);
     assert_eq!(caller.write(head("/")).head(), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -151,10 +153,20 @@ fn large_bodies_take_little_memory() {
     let gateway = TestGateway::new(&upstream.url());
     let before = resident();
     for protocol in ["--http1.1", "--http2-prior-knowledge"] {
-        let size =
-            curl(&[protocol, "--output", "/dev/null", "--write-out", "%{size_download}", &gateway.url("/")]);
+        let size = curl(&[
+            protocol,
+            "--output",
+            "/dev/null",
+            "--write-out",
+            "%{size_download}",
+            &gateway.url("/"),
+        ]);
         assert_eq!(size, SIZE.to_string());
-        assert!(resident() < before + 48 * 1024 * 1024, "{protocol}: {} B more", resident() - before);
+        assert!(
+            resident() < before + 48 * 1024 * 1024,
+            "{protocol}: {} B more",
+            resident() - before
+        );
     }
     let mut caller = Raw::connect(gateway.address);
     caller.write(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {SIZE}\r\n\r\n"));

@@ -57,7 +57,8 @@ impl TestGateway {
         let failures = Arc::new(Mutex::new(Vec::new()));
         let gateway = Gateway::bind(settings).unwrap();
         let (target, seen) = (Arc::clone(&upstream), Arc::clone(&failures));
-        let make = move || ForwardsAll { upstream: Arc::clone(&target), failures: Arc::clone(&seen) };
+        let make =
+            move || ForwardsAll { upstream: Arc::clone(&target), failures: Arc::clone(&seen) };
         let running = gateway.start(make).unwrap();
         TestGateway {
             address: running.address(),

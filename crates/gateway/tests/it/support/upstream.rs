@@ -94,11 +94,7 @@ impl Served {
     }
 }
 
-fn serve(
-    stream: TcpStream,
-    heads: &Mutex<Vec<String>>,
-    answer: &dyn Fn(&mut Exchange) -> bool,
-) {
+fn serve(stream: TcpStream, heads: &Mutex<Vec<String>>, answer: &dyn Fn(&mut Exchange) -> bool) {
     stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream);
     for nth in 0.. {
