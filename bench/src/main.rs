@@ -4,6 +4,7 @@
 //! median of the ratios of neighbouring measurements.
 
 mod allocations;
+mod control;
 mod limiter;
 mod measure;
 mod report;
@@ -14,9 +15,11 @@ fn main() {
     let mut report = report::Report::new(json);
     match args.first().map(String::as_str) {
         Some("limiter") => limiter::run(&mut report, &args[1..]),
+        Some("control") => control::run(&mut report, &args[1..]),
         _ => {
             eprintln!(
-                "usage: cargo xtask bench limiter [check|chain|hot|memory|flood|drift …] [--json]"
+                "usage: cargo xtask bench limiter [check|chain|hot|memory|flood|drift …] [--json]\n       \
+                 cargo xtask bench control [issue|keys|usage|path …] [--json]"
             );
             std::process::exit(2);
         }

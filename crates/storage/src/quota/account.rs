@@ -138,13 +138,13 @@ impl QuotaAccount {
             let told = note(&mut state);
             (told, state.errand())
         };
+        self.run(errand);
         // Without the lock: a caller that has gone leaves its charge to be given back, which takes it.
         for (waiter, outcome) in told {
             let amount = waiter.draw.amount;
             let charged = |()| Charged(Some(Spent { account: Arc::clone(self), begins, amount }));
             drop(waiter.whose.send(outcome.map(charged)));
         }
-        self.run(errand);
     }
 
     fn give_back(self: &Arc<Self>, begins: Time, amount: u64) {
@@ -158,6 +158,11 @@ impl QuotaAccount {
 
     pub(super) fn close(&self) {
         self.state.lock().close();
+    }
+
+    /// Whether the store is being asked something about it.
+    pub(super) fn is_asking(&self) -> bool {
+        self.state.lock().is_asking()
     }
 
     /// What is left, if the store is asked nothing about it.

@@ -119,8 +119,13 @@ impl QuotaBook {
             .flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>())
             .collect();
         accounts.iter().for_each(|account| account.close());
-        // Whatever was on its way has arrived after this.
-        self.store.barrier().await?;
+        // Nobody asks any more, so what is on its way is answered in a few rounds.
+        loop {
+            self.store.barrier().await?;
+            if !accounts.iter().any(|account| account.is_asking()) {
+                break;
+            }
+        }
         let refunds: Vec<(&QuotaAccount, Refund)> = accounts
             .iter()
             .filter_map(|account| Some((&**account, account.take_unspent()?)))

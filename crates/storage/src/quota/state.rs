@@ -272,7 +272,11 @@ impl<W: MayLeave> State<W> {
         }
     }
 
-    /// Spends nothing more.
+    pub(super) fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// Spends nothing more, and asks for nothing more.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }

@@ -192,3 +192,105 @@ fn tidy(db: &Connection, what: Tidy) -> Result<bool, StoreError> {
     let answers = idempotency::forget(db, what.now)?;
     Ok([usage, audit, quotas, answers].iter().any(|deleted| *deleted >= Tidy::SLICE as usize))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+    use tollgate_core::Time;
+
+    use super::super::schema;
+    use super::*;
+    use crate::{AuditEntry, Expect, ObjectKind};
+
+    fn writer() -> Writer {
+        let mut db = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut db, 0).unwrap();
+        Writer::new(db, Box::new(|_| ()))
+    }
+
+    fn audit(subject: &str) -> Change {
+        Change::Audit(AuditEntry {
+            at: 0,
+            actor: String::new(),
+            action: String::new(),
+            subject: subject.to_owned(),
+            before: None,
+            after: None,
+        })
+    }
+
+    /// The answers to lists of changes that were waiting together.
+    fn commit_together(
+        writer: &mut Writer,
+        lists: Vec<Vec<Change>>,
+    ) -> Vec<Result<Committed, StoreError>> {
+        let room = Arc::new(Semaphore::new(lists.len()));
+        let (group, answers): (Vec<_>, Vec<_>) = lists
+            .into_iter()
+            .map(|changes| {
+                let (reply, answer) = Reply::channel();
+                let permit = Arc::clone(&room).try_acquire_owned().unwrap();
+                (Write::Commit(changes, reply, permit), answer)
+            })
+            .unzip();
+        writer.write(group.into_iter());
+        answers.into_iter().map(|mut answer| answer.try_recv().unwrap()).collect()
+    }
+
+    fn audited(writer: &Writer) -> i64 {
+        writer.db.query_row("SELECT count(*) FROM audit", [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn a_database_that_turned_read_only_says_so_until_it_is_writable() {
+        let mut writer = writer();
+        writer.db.pragma_update(None, "query_only", true).unwrap();
+        let read_only = Err(StoreError::Unavailable(Unavailable::ReadOnly));
+        let answers = commit_together(&mut writer, vec![vec![audit("a")], vec![audit("b")]]);
+        assert_eq!(answers, [read_only.clone(), read_only]);
+        writer.db.pragma_update(None, "query_only", false).unwrap();
+        let answers = commit_together(&mut writer, vec![vec![audit("a")], vec![audit("b")]]);
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(audited(&writer), 2);
+    }
+
+    #[test]
+    fn one_list_that_cannot_be_made_leaves_its_group_alone() {
+        let mut writer = writer();
+        let (kind, id) = (ObjectKind::Plan, "pro".to_owned());
+        let impossible = Change::Remove { kind, id, expect: Expect::Present };
+        let lists = vec![vec![audit("a")], vec![audit("b"), impossible], vec![audit("c")]];
+        let answers = commit_together(&mut writer, lists);
+        assert!(answers[0].is_ok() && answers[1].is_err() && answers[2].is_ok());
+        assert_eq!(audited(&writer), 2);
+    }
+
+    #[test]
+    fn a_group_whose_transaction_is_given_up_is_refused_whole() {
+        let mut writer = writer();
+        // SQLite itself rolls the whole transaction back, as it does when a disk fails in the middle.
+        writer
+            .db
+            .execute_batch(
+                "CREATE TRIGGER fails BEFORE INSERT ON audit WHEN new.subject = 'b'
+                 BEGIN SELECT raise(ROLLBACK, 'gone'); END",
+            )
+            .unwrap();
+        let put = Change::Put {
+            kind: ObjectKind::Plan,
+            id: "pro".to_owned(),
+            body: "{}".to_owned(),
+            expect: Expect::Absent,
+            at: Time::EPOCH,
+        };
+        let lists = vec![vec![audit("a")], vec![put.clone(), audit("b")], vec![audit("c")]];
+        let answers = commit_together(&mut writer, lists);
+        let is_failed = |answer| matches!(answer, &Err(StoreError::Unavailable(_)));
+        assert!(answers.iter().all(is_failed), "{answers:?}");
+        assert_eq!(audited(&writer), 0);
+        let answers = commit_together(&mut writer, vec![vec![audit("a")], vec![put]]);
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    }
+}

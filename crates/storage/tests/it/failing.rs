@@ -58,7 +58,8 @@ fn a_full_database_refuses_by_name_keeps_what_it_has_and_recovers() {
         let page = store.keys(None, PageOf { after: None, limit: 1 }).await.unwrap();
         assert_eq!(page.rows, issued[..1]);
         let usage_from = Day::from_number(Day::of(NOW).number() + 1);
-        let tidy = Tidy { now: NOW, usage_from, audit_from: Time::EPOCH };
+        let now = crate::quotas::period(1).begins;
+        let tidy = Tidy { now, usage_from, audit_from: Time::EPOCH };
         while store.tidy(tidy).await.unwrap() {}
 
         store.commit(issue(&refused)).await.unwrap();
@@ -66,7 +67,7 @@ fn a_full_database_refuses_by_name_keeps_what_it_has_and_recovers() {
         book.close().await.unwrap();
         for name in spent {
             let taken = store.quota_taken(&name, crate::quotas::period(1).begins).await;
-            assert_eq!(taken, Ok(1));
+            assert_eq!(taken, Ok(1), "{name}");
         }
         for stored in issued {
             assert_eq!(store.key(stored.id.clone()).await, Ok(stored));
