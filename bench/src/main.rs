@@ -4,6 +4,7 @@
 //! median of the ratios of neighbouring measurements.
 
 mod allocations;
+mod control;
 mod gateway;
 mod limiter;
 mod measure;
@@ -12,6 +13,7 @@ mod report;
 
 const USAGE: &str = "\
 usage: cargo xtask bench <what> [case …] [--json]
+  control [issue|keys|usage|path …]
   gateway
   limiter [check|chain|hot|memory|flood|drift …]
   policy
@@ -22,6 +24,7 @@ fn main() {
     let json = args.iter().position(|arg| arg == "--json").map(|at| args.remove(at)).is_some();
     let mut report = report::Report::new(json);
     match args.first().map(String::as_str) {
+        Some("control") => control::run(&mut report, &args[1..]),
         Some("gateway") => gateway::run(&mut report, &args[1..]),
         Some("limiter") => limiter::run(&mut report, &args[1..]),
         Some("policy") => policy::run(&mut report),

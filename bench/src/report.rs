@@ -38,6 +38,10 @@ impl Report {
         Report { json }
     }
 
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// One measurement: names and values in the order they are read.
     pub fn row(&mut self, fields: &[(&str, Value)]) {
         let cells = fields.iter().map(|(name, value)| match (self.json, value) {

@@ -15,6 +15,7 @@
 //! Shapes carry no places. A later check, such as whether a tenant's parent exists, names its place by a
 //! [`Path`] and asks the [`Document`] where that stands.
 
+mod api_key;
 pub mod compile;
 mod de;
 mod diagnostic;
@@ -36,6 +37,7 @@ mod tree;
 mod validate;
 mod words;
 
+pub use api_key::{ApiKey, fill_base62};
 pub use diagnostic::{Diagnostic, Diagnostics, Record, Severity};
 pub use document::Document;
 pub use explain::{Explanation, Link, Question, Unexplained};

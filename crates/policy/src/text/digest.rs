@@ -12,6 +12,11 @@ use super::{Right, Text, text_value};
 pub struct Sha256(#[schemars(with = "String")] [u8; 32]);
 
 impl Sha256 {
+    /// The digest of these bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Sha256 {
+        Sha256(bytes)
+    }
+
     /// Its bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -1,0 +1,262 @@
+//! All keys in memory: looked up without a lock, changed without copying them all.
+//!
+//! ```text
+//! SHA-256 ─ first 14 bits ─▶ one of 16,384 shards, each swapped as a whole
+//!           next 64 bits  ─▶ its place in the shard, which is sorted by them
+//!           all 256 bits  ─▶ compared in constant time
+//! ```
+//! With a million keys a shard holds some sixty, so a new key copies a kilobyte. Digests are spread evenly by themselves, and
+//! whoever could choose them could break SHA-256, so they need no hashing.
+//!
+//! A key that is unknown is compared with its neighbour in the shard, so that unknown, expired and
+//! wrong keys cost the same steps. A revoked key is taken out, which makes it an unknown one.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use subtle::{Choice, ConstantTimeEq};
+use tollgate_core::Time;
+use tollgate_policy::Sha256;
+
+use super::entry::Membership;
+use super::{KeyEntry, StoredKey};
+
+const SHARD_BITS: u32 = 14;
+
+/// All keys that are in force, for readers that must not wait. `T` is what a later layer attaches to each, such as its
+/// compiled chain, so that a request needs no second lookup.
+///
+/// Changes are made one at a time; readers see each at once, before the call that makes it returns.
+pub struct KeySnapshot<T> {
+    shards: Box<[ArcSwap<Shard<T>>]>,
+    /// Held by whoever changes something. Readers never look at it.
+    memberships: Mutex<Memberships>,
+}
+
+struct Shard<T>(Box<[Slot<T>]>);
+
+struct Slot<T> {
+    tag: u64,
+    entry: Arc<KeyEntry<T>>,
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Slot<T> {
+        Slot { tag: self.tag, entry: Arc::clone(&self.entry) }
+    }
+}
+
+#[derive(Default)]
+struct Memberships(HashMap<Arc<Membership>, ()>);
+
+impl Memberships {
+    fn of(&mut self, key: &StoredKey) -> Arc<Membership> {
+        let one = Membership { tenant: key.tenant.clone(), plan: key.terms.plan.clone() };
+        if let Some((known, ())) = self.0.get_key_value(&one) {
+            return Arc::clone(known);
+        }
+        let shared = Arc::new(one);
+        self.0.insert(Arc::clone(&shared), ());
+        shared
+    }
+}
+
+/// Shard and tag of a digest.
+fn place(sha256: &[u8; 32]) -> (usize, u64) {
+    let [a, b, c, d, e, f, g, h, i, j, ..] = *sha256;
+    let shard = u16::from_be_bytes([a, b]) >> (16 - SHARD_BITS);
+    (usize::from(shard), u64::from_be_bytes([c, d, e, f, g, h, i, j]))
+}
+
+impl<T> KeySnapshot<T> {
+    /// No keys.
+    pub fn new() -> KeySnapshot<T> {
+        KeyLoader::new().finish()
+    }
+
+    /// The key with this digest, if there is one and it has not ended.
+    pub fn find(&self, sha256: &Sha256, now: Time) -> Option<FoundKey<T>> {
+        const NOBODY: (&[u8; 32], Time) = (&[0; 32], Time::EPOCH);
+        let (shard, tag) = place(sha256.as_bytes());
+        let shard = self.shards[shard].load();
+        let mut at = shard.0.partition_point(|slot| slot.tag < tag);
+        loop {
+            let neighbour = shard.0.get(at).or(shard.0.last());
+            let (digest, ends_at) = neighbour.map_or(NOBODY, |slot| slot.entry.proof());
+            let is_current = Choice::from(u8::from(now < ends_at));
+            if bool::from(digest.ct_eq(sha256.as_bytes()) & is_current) {
+                return Some(FoundKey { shard, at });
+            }
+            // Of 2^39 pairs of keys in a million, one in 2^78 has the same place.
+            at += 1;
+            if shard.0.get(at).is_none_or(|next| next.tag != tag) {
+                return None;
+            }
+        }
+    }
+
+    /// Makes what is stored of a key what requests see: adds it, changes it, or takes it out if it is revoked.
+    pub fn apply(&self, key: &StoredKey, attached: T) {
+        let mut memberships = self.memberships.lock();
+        let ends_at = key.ends_at();
+        let entry = KeyEntry::new(key, memberships.of(key), attached);
+        self.change(key, |slots, tag| {
+            if ends_at > Time::EPOCH {
+                let at = slots.partition_point(|slot| slot.tag < tag);
+                slots.insert(at, Slot { tag, entry: Arc::new(entry) });
+            }
+        });
+    }
+
+    /// Takes a key out.
+    pub fn remove(&self, key: &StoredKey) {
+        let _one_at_a_time = self.memberships.lock();
+        self.change(key, |_, _| ());
+    }
+
+    /// Replaces a key's shard by one without the key, in which `then` may put it again.
+    fn change(&self, key: &StoredKey, then: impl FnOnce(&mut Vec<Slot<T>>, u64)) {
+        let (shard, tag) = place(key.sha256.as_bytes());
+        let old = self.shards[shard].load();
+        let is_other = |slot: &&Slot<T>| slot.entry.sha256() != key.sha256;
+        let mut slots = Vec::with_capacity(old.0.len() + 1);
+        slots.extend(old.0.iter().filter(is_other).cloned());
+        then(&mut slots, tag);
+        self.shards[shard].store(Arc::new(Shard(slots.into())));
+    }
+
+    /// Attaches anew to every key, as when the policy has changed.
+    pub fn reattach(&self, attach: impl Fn(&KeyEntry<T>) -> T) {
+        let _one_at_a_time = self.memberships.lock();
+        for shard in &self.shards {
+            let old = shard.load();
+            let anew = |slot: &Slot<T>| {
+                let entry = slot.entry.with(attach(&slot.entry));
+                Slot { tag: slot.tag, entry: Arc::new(entry) }
+            };
+            if !old.0.is_empty() {
+                shard.store(Arc::new(Shard(old.0.iter().map(anew).collect())));
+            }
+        }
+    }
+
+    /// Takes out all keys that have ended, and answers how many.
+    pub fn sweep(&self, now: Time) -> usize {
+        let mut memberships = self.memberships.lock();
+        let mut swept = 0;
+        for shard in &self.shards {
+            let old = shard.load();
+            let has_ended = |slot: &&Slot<T>| slot.entry.ends_at() <= now;
+            let ended = old.0.iter().filter(has_ended).count();
+            if ended > 0 {
+                let kept = old.0.iter().filter(|slot| !has_ended(slot)).cloned().collect();
+                shard.store(Arc::new(Shard(kept)));
+                swept += ended;
+            }
+        }
+        memberships.0.retain(|membership, ()| Arc::strong_count(membership) > 1);
+        swept
+    }
+
+    /// How many keys there are. It looks at every shard.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.load().0.len()).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.load().0.is_empty())
+    }
+}
+
+impl<T> Default for KeySnapshot<T> {
+    fn default() -> KeySnapshot<T> {
+        KeySnapshot::new()
+    }
+}
+
+impl<T> fmt::Debug for KeySnapshot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeySnapshot").field("len", &self.len()).finish()
+    }
+}
+
+/// A key that was found. It holds on to the shard as it was then: keep it for a request, not for longer.
+pub struct FoundKey<T> {
+    shard: Guard<Arc<Shard<T>>>,
+    at: usize,
+}
+
+impl<T> FoundKey<T> {
+    /// The entry, to be kept.
+    pub fn share(&self) -> Arc<KeyEntry<T>> {
+        Arc::clone(&self.shard.0[self.at].entry)
+    }
+}
+
+impl<T> Deref for FoundKey<T> {
+    type Target = KeyEntry<T>;
+
+    fn deref(&self) -> &KeyEntry<T> {
+        &self.shard.0[self.at].entry
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for FoundKey<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// Fills a snapshot with many keys at once.
+pub struct KeyLoader<T> {
+    shards: Vec<Vec<Slot<T>>>,
+    memberships: Memberships,
+}
+
+impl<T> KeyLoader<T> {
+    /// No keys yet.
+    pub fn new() -> KeyLoader<T> {
+        let shards = (0..1 << SHARD_BITS).map(|_| Vec::new()).collect();
+        KeyLoader { shards, memberships: Memberships::default() }
+    }
+
+    /// Adds a key, unless it is revoked. No two may have the same digest.
+    pub fn push(&mut self, key: &StoredKey, attached: T) {
+        if key.ends_at() > Time::EPOCH {
+            let (shard, tag) = place(key.sha256.as_bytes());
+            let entry = KeyEntry::new(key, self.memberships.of(key), attached);
+            self.shards[shard].push(Slot { tag, entry: Arc::new(entry) });
+        }
+    }
+
+    /// The snapshot.
+    pub fn finish(self) -> KeySnapshot<T> {
+        let nobody = Arc::new(Shard(Box::default()));
+        let shards = self.shards.into_iter().map(|mut slots| {
+            if slots.is_empty() {
+                return ArcSwap::new(Arc::clone(&nobody));
+            }
+            slots.sort_unstable_by_key(|slot| slot.tag);
+            ArcSwap::new(Arc::new(Shard(slots.into())))
+        });
+        KeySnapshot { shards: shards.collect(), memberships: Mutex::new(self.memberships) }
+    }
+}
+
+impl<T> Default for KeyLoader<T> {
+    fn default() -> KeyLoader<T> {
+        KeyLoader::new()
+    }
+}
+
+impl<T> fmt::Debug for KeyLoader<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len: usize = self.shards.iter().map(Vec::len).sum();
+        f.debug_struct("KeyLoader").field("len", &len).finish()
+    }
+}

@@ -1,0 +1,227 @@
+//! One quota, spent by many.
+//!
+//! Spending is a few instructions under a small lock while the block has room. Whoever finds none waits in order of
+//! arrival, and the answer of the store serves those who wait, on the store's own thread: no task is needed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tollgate_core::Time;
+
+use super::state::{Errand, MayLeave, State, Waiter};
+use super::{Draw, Grant, NotSpent, QuotaStanding, Refund, Reservation};
+use crate::request::Reply;
+use crate::{Store, StoreError, Unavailable};
+
+/// One quota. Get it from a [`QuotaBook`](super::QuotaBook), and keep it as long as it is likely to be needed.
+pub struct QuotaAccount {
+    name: Box<str>,
+    store: Store,
+    state: Mutex<State<Caller>>,
+}
+
+type Caller = oneshot::Sender<Result<Charged, NotSpent>>;
+/// Who waited, and what became of it.
+type Told = (Waiter<Caller>, Result<(), NotSpent>);
+
+impl MayLeave for Caller {
+    fn has_left(&self) -> bool {
+        self.is_closed()
+    }
+}
+
+impl QuotaAccount {
+    pub(super) fn new(name: &str, store: Store) -> QuotaAccount {
+        QuotaAccount { name: name.into(), store, state: Mutex::new(State::new()) }
+    }
+
+    /// Spends if what is reserved suffices; never waits. It asks the store for more ahead of need.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSpent::MustWait`] if more has to be reserved first: [`spend`](QuotaAccount::spend) does.
+    pub fn try_spend(self: &Arc<Self>, draw: Draw) -> Result<Spent, NotSpent> {
+        self.decide(draw, |_, not_spent| not_spent)
+    }
+
+    /// Spends, and waits for the store where too little is reserved. A future that is dropped has spent nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSpent::Exhausted`], or [`NotSpent::Unavailable`] if the store did not write down a reservation.
+    pub async fn spend(self: &Arc<Self>, draw: Draw) -> Result<Spent, NotSpent> {
+        let mut answer = None;
+        let decided = self.decide(draw, |state, not_spent| {
+            if not_spent == NotSpent::MustWait {
+                let (caller, waiting) = oneshot::channel();
+                state.wait(draw, caller);
+                answer = Some(waiting);
+            }
+            not_spent
+        });
+        let Some(answer) = answer else { return decided };
+        match answer.await {
+            Ok(Ok(charged)) => Ok(charged.kept()),
+            Ok(Err(why)) => Err(why),
+            Err(_) => Err(NotSpent::Unavailable(Unavailable::Closed)),
+        }
+    }
+
+    fn decide(
+        self: &Arc<Self>,
+        draw: Draw,
+        otherwise: impl FnOnce(&mut State<Caller>, NotSpent) -> NotSpent,
+    ) -> Result<Spent, NotSpent> {
+        let mut state = self.state.lock();
+        let leftover = state.enter(&draw);
+        let spent = state.spend(&draw).map_err(|why| otherwise(&mut state, why));
+        let begins = state.period().unwrap_or(draw.period).begins;
+        let errand = state.errand();
+        drop(state);
+        self.run(leftover);
+        self.run(errand);
+        spent.map(|()| Spent { account: Arc::clone(self), begins, amount: draw.amount })
+    }
+
+    /// What is known of it; nothing before the store was first asked in this period.
+    pub fn standing(&self) -> Option<QuotaStanding> {
+        self.state.lock().standing()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sends an errand. The lock must not be held: a store that is closed answers at once.
+    fn run(self: &Arc<Self>, errand: Option<Errand>) {
+        let Some(errand) = errand else { return };
+        let account = Arc::clone(self);
+        match errand {
+            Errand::Reserve { period, limit, amount } => {
+                let name = self.name.clone();
+                let reservation = Reservation { name, period, limit, amount };
+                let reply = Reply::to(move |grant| account.granted(period.begins, grant));
+                self.store.reserve(reservation, reply);
+            }
+            Errand::Refund { begins, amount } => {
+                let reply = Reply::to(move |done: Result<(), StoreError>| {
+                    account.answered(begins, |state| state.refunded(begins, done.is_ok()));
+                });
+                self.store.refund(vec![self.refund_of(begins, amount)], reply);
+            }
+        }
+    }
+
+    fn refund_of(&self, begins: Time, amount: u64) -> Refund {
+        Refund { name: self.name.clone(), begins, amount }
+    }
+
+    fn granted(self: &Arc<Self>, begins: Time, grant: Result<Grant, StoreError>) {
+        let grant = grant.map_err(|why| match why {
+            StoreError::Unavailable(why) => why,
+            other => Unavailable::Failed(other.to_string()),
+        });
+        self.answered(begins, |state| state.granted(begins, grant));
+    }
+
+    /// Takes note of the store's answer and tells those who waited for it. Runs on the store's thread.
+    fn answered(
+        self: &Arc<Self>,
+        begins: Time,
+        note: impl FnOnce(&mut State<Caller>) -> Vec<Told>,
+    ) {
+        let (told, errand) = {
+            let mut state = self.state.lock();
+            let told = note(&mut state);
+            (told, state.errand())
+        };
+        self.run(errand);
+        // Without the lock: a caller that has gone leaves its charge to be given back, which takes it.
+        for (waiter, outcome) in told {
+            let amount = waiter.draw.amount;
+            let charged = |()| Charged(Some(Spent { account: Arc::clone(self), begins, amount }));
+            drop(waiter.whose.send(outcome.map(charged)));
+        }
+    }
+
+    fn give_back(self: &Arc<Self>, begins: Time, amount: u64) {
+        let errand = {
+            let mut state = self.state.lock();
+            state.give_back(begins, amount);
+            state.errand()
+        };
+        self.run(errand);
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().close();
+    }
+
+    /// Whether the store is being asked something about it.
+    pub(super) fn is_asking(&self) -> bool {
+        self.state.lock().is_asking()
+    }
+
+    /// What is left, if the store is asked nothing about it.
+    pub(super) fn take_unspent(&self) -> Option<Refund> {
+        let (begins, amount) = self.state.lock().take_unspent()?;
+        Some(self.refund_of(begins, amount))
+    }
+
+    /// Undoes [`take_unspent`](QuotaAccount::take_unspent).
+    pub(super) fn put_unspent(&self, refund: &Refund) {
+        self.state.lock().give_back(refund.begins, refund.amount);
+    }
+}
+
+impl fmt::Debug for QuotaAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let standing = self.standing();
+        f.debug_struct("QuotaAccount")
+            .field("name", &self.name)
+            .field("standing", &standing)
+            .finish()
+    }
+}
+
+/// What a request has spent. Dropping it keeps it spent.
+#[derive(Debug)]
+#[must_use = "without it, what was spent cannot be given back"]
+pub struct Spent {
+    account: Arc<QuotaAccount>,
+    begins: Time,
+    amount: u64,
+}
+
+impl Spent {
+    /// Makes it unspent, because the request was not forwarded after all. Nothing happens once its period is over.
+    pub fn give_back(self) {
+        self.account.give_back(self.begins, self.amount);
+    }
+
+    /// How much it is.
+    pub fn amount(&self) -> u64 {
+        self.amount
+    }
+}
+
+/// What was spent for somebody who waits, and may have gone: dropped on the way, it is given back.
+#[derive(Debug)]
+struct Charged(Option<Spent>);
+
+impl Charged {
+    fn kept(mut self) -> Spent {
+        self.0.take().expect("only taken here")
+    }
+}
+
+impl Drop for Charged {
+    fn drop(&mut self) {
+        if let Some(spent) = self.0.take() {
+            spent.give_back();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Tenants, plans and configuration as rows.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use tollgate_core::Time;
+
+use super::faults::{count_from_sql, from_sql, to_sql};
+use crate::{Expect, Object, ObjectKind, StoreError, Version};
+
+/// What is to be stored.
+pub(super) struct Draft<'a> {
+    pub(super) kind: ObjectKind,
+    pub(super) id: &'a str,
+    pub(super) body: &'a str,
+    pub(super) at: Time,
+}
+
+fn named(kind: ObjectKind, id: &str) -> String {
+    format!("{} {id}", kind.name())
+}
+
+pub(super) fn get(db: &Connection, kind: ObjectKind, id: &str) -> Result<Object, StoreError> {
+    let sql = "SELECT id, body, version, updated_at FROM objects WHERE kind = ?1 AND id = ?2";
+    let found = db
+        .prepare_cached(sql)?
+        .query_row([kind.name(), id], |row| from_row(kind, row))
+        .optional()?;
+    found.ok_or_else(|| StoreError::NotFound { what: named(kind, id) })
+}
+
+pub(super) fn list(db: &Connection, kind: ObjectKind) -> Result<Vec<Object>, StoreError> {
+    let sql = "SELECT id, body, version, updated_at FROM objects WHERE kind = ?1 ORDER BY id";
+    let mut select = db.prepare_cached(sql)?;
+    let rows = select.query_map([kind.name()], |row| from_row(kind, row))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn from_row(kind: ObjectKind, row: &Row<'_>) -> rusqlite::Result<Object> {
+    Ok(Object {
+        kind,
+        id: row.get(0)?,
+        body: row.get(1)?,
+        version: Version(count_from_sql(row.get(2)?)),
+        updated_at: from_sql(row.get(3)?),
+    })
+}
+
+/// Refuses what `expect` does not allow.
+fn check(
+    db: &Connection,
+    kind: ObjectKind,
+    (id, expect): (&str, Expect),
+) -> Result<(), StoreError> {
+    let sql = "SELECT version FROM objects WHERE kind = ?1 AND id = ?2";
+    let mut select = db.prepare_cached(sql)?;
+    let found = select.query_row([kind.name(), id], |row| row.get(0)).optional()?;
+    let found = found.map(|version| Version(count_from_sql(version)));
+    let what = || named(kind, id);
+    match (expect, found) {
+        (Expect::Anything, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
+        (Expect::Version(wanted), Some(found)) if wanted == found => Ok(()),
+        (Expect::Version(_), Some(found)) => Err(StoreError::Stale { what: what(), found }),
+        (Expect::Absent, Some(_)) => Err(StoreError::Exists { what: what() }),
+        (Expect::Present | Expect::Version(_), None) => Err(StoreError::NotFound { what: what() }),
+    }
+}
+
+pub(super) fn put(
+    db: &Connection,
+    object: &Draft<'_>,
+    expect: Expect,
+) -> Result<Version, StoreError> {
+    check(db, object.kind, (object.id, expect))?;
+    let sql = "UPDATE versions SET last = last + 1 RETURNING last";
+    let version: i64 = db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    let mut put = db.prepare_cached(
+        "INSERT INTO objects (kind, id, body, version, updated_at) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO UPDATE SET body = ?3, version = ?4, updated_at = ?5",
+    )?;
+    put.execute(params![object.kind.name(), object.id, object.body, version, to_sql(object.at)])?;
+    Ok(Version(count_from_sql(version)))
+}
+
+pub(super) fn remove(
+    db: &Connection,
+    kind: ObjectKind,
+    (id, expect): (&str, Expect),
+) -> Result<(), StoreError> {
+    check(db, kind, (id, expect))?;
+    let keys = match kind {
+        ObjectKind::Tenant => keys_in_force(db, "tenant", id)?,
+        ObjectKind::Plan => keys_in_force(db, "plan", id)?,
+        ObjectKind::Config => 0,
+    };
+    if keys > 0 {
+        return Err(StoreError::InUse { what: named(kind, id), keys });
+    }
+    db.prepare_cached("DELETE FROM objects WHERE kind = ?1 AND id = ?2")?
+        .execute([kind.name(), id])?;
+    Ok(())
+}
+
+fn keys_in_force(db: &Connection, column: &str, id: &str) -> Result<u64, StoreError> {
+    let sql = format!("SELECT count(*) FROM keys WHERE {column} = ?1 AND revoked_at IS NULL");
+    let keys: i64 = db.prepare_cached(&sql)?.query_row([id], |row| row.get(0))?;
+    Ok(count_from_sql(keys))
+}

@@ -1,0 +1,173 @@
+//! Tenants and plans with versions, the audit, and answers to an `Idempotency-Key`.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tollgate_policy::shapes::Plan;
+use tollgate_storage::{
+    AuditEntry, Change, Day, Expect, IdempotentAnswer, ObjectKind, PageOf, Store, StoreError, Tidy,
+    Unavailable,
+};
+
+use crate::{NOW, issue, key, runtime, store};
+
+fn put(id: &str, body: &str, expect: Expect) -> Change {
+    let (id, body) = (id.to_owned(), body.to_owned());
+    Change::Put { kind: ObjectKind::Plan, id, body, expect, at: NOW }
+}
+
+#[test]
+fn a_version_is_never_given_twice_and_an_old_one_replaces_nothing() {
+    let (_folder, store) = store();
+    runtime().block_on(async {
+        let commit = async |change| store.commit(vec![change]).await.map(|done| done.versions);
+        let first = commit(put("pro", "{}", Expect::Absent)).await.unwrap()[0];
+        let twice = commit(put("pro", "{}", Expect::Absent)).await;
+        assert_eq!(twice, Err(StoreError::Exists { what: "plan pro".to_owned() }));
+        let second =
+            commit(put("pro", r#"{"quota":[]}"#, Expect::Version(first))).await.unwrap()[0];
+        assert!(second > first);
+        let stale = commit(put("pro", "{}", Expect::Version(first))).await;
+        assert_eq!(stale, Err(StoreError::Stale { what: "plan pro".to_owned(), found: second }));
+        let object = store.object(ObjectKind::Plan, "pro").await.unwrap();
+        assert_eq!((object.version, object.body.as_str()), (second, r#"{"quota":[]}"#));
+        assert_eq!(object.version.to_string().parse(), Ok(second));
+        assert_eq!(object.read::<Plan>().unwrap(), Plan::default());
+
+        let (kind, id) = (ObjectKind::Plan, "pro".to_owned());
+        let remove = |expect| Change::Remove { kind, id: id.clone(), expect };
+        assert!(commit(remove(Expect::Version(first))).await.is_err());
+        commit(remove(Expect::Version(second))).await.unwrap();
+        let gone = commit(remove(Expect::Present)).await;
+        assert_eq!(gone, Err(StoreError::NotFound { what: "plan pro".to_owned() }));
+        let third = commit(put("pro", "{}", Expect::Anything)).await.unwrap()[0];
+        assert!(third > second);
+    });
+}
+
+#[test]
+fn a_body_of_another_shape_is_told_as_damage_by_name() {
+    let (_folder, store) = store();
+    runtime().block_on(async {
+        store.commit(vec![put("odd", r#"{"speed":1}"#, Expect::Absent)]).await.unwrap();
+        let odd = store.objects(ObjectKind::Plan).await.unwrap().remove(0);
+        let Err(StoreError::Unavailable(Unavailable::Damaged(how))) = odd.read::<Plan>() else {
+            panic!("read")
+        };
+        assert!(how.starts_with("plan odd does not read") && how.contains("speed"), "{how}");
+    });
+}
+
+#[test]
+fn tenants_and_plans_with_keys_in_force_stay() {
+    let (_folder, store) = store();
+    runtime().block_on(async {
+        let (_, mut stored) = key("acme", 1);
+        stored.terms.plan = Some("pro".parse().unwrap());
+        store.commit(issue(&stored)).await.unwrap();
+        for (kind, id) in [(ObjectKind::Tenant, "acme"), (ObjectKind::Plan, "pro")] {
+            let remove = || Change::Remove { kind, id: id.to_owned(), expect: Expect::Anything };
+            let what = format!("{} {id}", kind.name());
+            let refused = store.commit(vec![remove()]).await;
+            assert_eq!(refused, Err(StoreError::InUse { what, keys: 1 }));
+        }
+        store.commit(vec![Change::RevokeKey { id: stored.id, at: NOW }]).await.unwrap();
+        for (kind, id) in [(ObjectKind::Tenant, "acme"), (ObjectKind::Plan, "pro")] {
+            let (id, expect) = (id.to_owned(), Expect::Anything);
+            store.commit(vec![Change::Remove { kind, id, expect }]).await.unwrap();
+        }
+    });
+}
+
+fn audit(n: u64) -> Change {
+    Change::Audit(AuditEntry {
+        at: NOW.as_nanos() + n,
+        actor: "admin".to_owned(),
+        action: "key.issue".to_owned(),
+        subject: format!("key {n}"),
+        before: None,
+        after: Some(json!({ "plan": "pro", "n": n })),
+    })
+}
+
+async fn audited(store: &Store) -> Vec<String> {
+    let page = PageOf { after: None, limit: 1000 };
+    store.audit(page).await.unwrap().rows.into_iter().map(|entry| entry.subject).collect()
+}
+
+#[test]
+fn changes_are_made_all_or_none() {
+    let (_folder, store) = store();
+    runtime().block_on(async {
+        let (_, stored) = key("acme", 1);
+        let mut changes = issue(&stored);
+        changes.extend([audit(1), put("pro", "{}", Expect::Present)]);
+        assert!(store.commit(changes).await.is_err());
+        assert!(store.key(stored.id.clone()).await.is_err());
+        assert!(audited(&store).await.is_empty());
+        let mut changes = issue(&stored);
+        changes.extend([audit(1), put("pro", "{}", Expect::Absent)]);
+        store.commit(changes).await.unwrap();
+        assert!(store.key(stored.id.clone()).await.is_ok());
+        assert_eq!(audited(&store).await, ["key 1"]);
+    });
+}
+
+#[test]
+fn the_audit_is_read_newest_first_page_by_page_and_forgotten_by_age() {
+    let (_folder, store) = store();
+    runtime().block_on(async {
+        for n in 0..10 {
+            store.commit(vec![audit(n)]).await.unwrap();
+        }
+        let first = store.audit(PageOf { after: None, limit: 6 }).await.unwrap();
+        assert_eq!(first.rows[0].after, Some(json!({ "plan": "pro", "n": 9 })));
+        let second = store.audit(PageOf { after: first.next, limit: 6 }).await.unwrap();
+        let rows = [first.rows, second.rows].concat();
+        let expected: Vec<String> = (0..10).rev().map(|n| format!("key {n}")).collect();
+        assert_eq!(rows.into_iter().map(|row| row.subject).collect::<Vec<_>>(), expected);
+        assert_eq!(second.next, None);
+
+        let audit_from = NOW + Duration::from_nanos(7);
+        let tidy = Tidy { now: NOW, usage_from: Day::of(NOW), audit_from };
+        assert_eq!(store.tidy(tidy).await, Ok(false));
+        assert_eq!(audited(&store).await, ["key 9", "key 8", "key 7"]);
+    });
+}
+
+fn answer(key: &str, seconds: u64) -> IdempotentAnswer {
+    IdempotentAnswer {
+        key: key.to_owned(),
+        fingerprint: crate::key("acme", 7).1.sha256,
+        status: 201,
+        body: r#"{"id":"key_1"}"#.to_owned(),
+        at: NOW + Duration::from_secs(seconds),
+    }
+}
+
+#[test]
+fn the_same_idempotency_key_does_nothing_twice_within_a_day() {
+    let (_folder, store) = store();
+    let day = 24 * 3600;
+    runtime().block_on(async {
+        let remember = |answer: IdempotentAnswer| Change::Remember(Box::new(answer));
+        let (_, stored) = key("acme", 1);
+        let mut changes = issue(&stored);
+        changes.push(remember(answer("a", 0)));
+        store.commit(changes).await.unwrap();
+
+        let (_, another) = key("acme", 2);
+        let mut changes = issue(&another);
+        changes.push(remember(answer("a", day - 1)));
+        let refused = store.commit(changes).await;
+        assert_eq!(refused, Err(StoreError::Answered(Box::new(answer("a", 0)))));
+        assert!(store.key(another.id).await.is_err());
+
+        let at = |seconds| NOW + Duration::from_secs(seconds);
+        assert_eq!(store.answer_to("a", at(day - 1)).await, Ok(Some(answer("a", 0))));
+        assert_eq!(store.answer_to("a", at(day)).await, Ok(None));
+        assert_eq!(store.answer_to("b", at(0)).await, Ok(None));
+        store.commit(vec![remember(answer("a", day))]).await.unwrap();
+        assert_eq!(store.answer_to("a", at(day)).await, Ok(Some(answer("a", day))));
+    });
+}

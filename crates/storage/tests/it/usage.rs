@@ -1,0 +1,225 @@
+//! Usage adds up, however it is asked for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate_core::Time;
+use tollgate_storage::{
+    Caller, Day, Embedded, Grouping, Store, StoreError, Tidy, UsageQuery, UsageRecorder, UsageRow,
+    Use,
+};
+
+use crate::{NOW, runtime, store};
+
+const ALL: Grouping = Grouping { tenant: true, key: true, route: true, plan: true, day: true };
+
+fn at_day(n: u64) -> Time {
+    NOW + Duration::from_secs(n * 86_400)
+}
+
+fn query(group_by: Grouping) -> UsageQuery {
+    UsageQuery { group_by, ..UsageQuery::days(Day::of(NOW), Day::of(at_day(1000))) }
+}
+
+/// A request: tenant, key, route, plan, day, whether it was refused, tokens.
+type Seen = (u8, u8, u8, u8, u64, bool, u64);
+
+fn count(recorder: &mut UsageRecorder, seen: Seen) {
+    let (tenant, key, route, plan, day, refused, tokens) = seen;
+    let name = |what: &str, n: u8| if n == 0 { String::new() } else { format!("{what}-{n}") };
+    let (tenant, route) = (format!("tenant-{tenant}"), format!("GET /{route}"));
+    let caller = Caller {
+        tenant: &tenant,
+        key: &name("key", key),
+        route: &route,
+        plan: &name("plan", plan),
+    };
+    recorder.count(caller, Use { refused, tokens }, at_day(day));
+}
+
+/// The same question, answered by adding up one by one.
+fn expected(seen: &[Seen], query: &UsageQuery) -> Vec<UsageRow> {
+    let mut rows: BTreeMap<UsageRow, [u64; 3]> = BTreeMap::new();
+    let by = query.group_by;
+    for &(tenant, key, route, plan, day, refused, tokens) in seen {
+        let name = |what: &str, n: u8| if n == 0 { String::new() } else { format!("{what}-{n}") };
+        let (tenant, key) = (format!("tenant-{tenant}"), name("key", key));
+        let day = Day::of(at_day(day));
+        let is_asked = query.tenant.as_ref().is_none_or(|wanted| wanted.as_str() == tenant)
+            && query.key.as_ref().is_none_or(|wanted| wanted.as_str() == key)
+            && (query.from..=query.to).contains(&day);
+        if is_asked {
+            let group = UsageRow {
+                tenant: by.tenant.then_some(tenant),
+                key: by.key.then_some(key),
+                route: by.route.then(|| format!("GET /{route}")),
+                plan: by.plan.then(|| name("plan", plan)),
+                day: by.day.then_some(day),
+                ..UsageRow::default()
+            };
+            let sum = rows.entry(group).or_default();
+            *sum = [sum[0] + 1, sum[1] + u64::from(refused), sum[2] + tokens];
+        }
+    }
+    let filled = |(group, [requests, refusals, tokens]): (UsageRow, [u64; 3])| UsageRow {
+        requests,
+        refusals,
+        tokens,
+        ..group
+    };
+    rows.into_iter().map(filled).collect()
+}
+
+fn seen() -> impl Strategy<Value = Seen> {
+    (0..3u8, 0..4u8, 0..3u8, 0..3u8, 0..5u64, any::<bool>(), 0..100u64)
+}
+
+fn groupings() -> impl Strategy<Value = Grouping> {
+    any::<[bool; 5]>().prop_map(|[tenant, key, route, plan, day]| Grouping {
+        tenant,
+        key,
+        route,
+        plan,
+        day,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn every_question_is_answered_as_if_counted_one_by_one(
+        batches in prop::collection::vec(prop::collection::vec(seen(), 0..60), 1..5),
+        group_by in prop::collection::vec(groupings(), 8),
+        tenant in prop::option::of(0..4u8), key in prop::option::of(1..5u8), days in (0..6u64, 0..6u64),
+    ) {
+        let (folder, store) = store();
+        runtime().block_on(async {
+            let mut recorders = [UsageRecorder::new(), UsageRecorder::new()];
+            for (n, batch) in batches.iter().enumerate() {
+                batch.iter().for_each(|seen| count(&mut recorders[n % 2], *seen));
+                recorders[n % 2].flush(&store).await.unwrap();
+            }
+            let all = batches.concat();
+            for group_by in group_by {
+                let query = UsageQuery {
+                    tenant: tenant.map(|n| format!("tenant-{n}").parse().unwrap()),
+                    key: key.map(|n| format!("key-{n}").parse().unwrap()),
+                    from: Day::of(at_day(days.0)),
+                    to: Day::of(at_day(days.1)),
+                    group_by,
+                    at_most: UsageQuery::ROWS,
+                };
+                assert_eq!(store.usage(query.clone()).await.unwrap(), expected(&all, &query));
+            }
+            store.close().await.unwrap();
+            assert_eq!(shown_to_people(folder.path()), expected(&all, &query(ALL)));
+        });
+    }
+}
+
+/// What any SQLite tool shows.
+fn shown_to_people(folder: &std::path::Path) -> Vec<UsageRow> {
+    let db = rusqlite::Connection::open(folder.join("tollgate.db")).unwrap();
+    let sql = "SELECT tenant, key, route, plan, day, requests, refusals, tokens FROM usage_rows
+               ORDER BY 1, 2, 3, 4, 5";
+    let mut select = db.prepare(sql).unwrap();
+    let row = |row: &rusqlite::Row<'_>| {
+        let count = |at| row.get::<_, i64>(at).unwrap().unsigned_abs();
+        Ok(UsageRow {
+            tenant: row.get(0)?,
+            key: row.get(1)?,
+            route: row.get(2)?,
+            plan: row.get(3)?,
+            day: Some(row.get::<_, String>(4)?.parse().unwrap()),
+            requests: count(5),
+            refusals: count(6),
+            tokens: count(7),
+        })
+    };
+    select.query_map([], row).unwrap().map(Result::unwrap).collect()
+}
+
+async fn fill(store: &Store, days: u64) -> u64 {
+    let mut recorder = UsageRecorder::new();
+    for day in 0..days {
+        for key in 1..=100 {
+            count(&mut recorder, (key % 3, key, 0, 1, day, false, 1));
+        }
+    }
+    recorder.flush(store).await.unwrap();
+    days * 100
+}
+
+async fn requests(store: &Store) -> u64 {
+    store.usage(query(Grouping::default())).await.unwrap().iter().map(|row| row.requests).sum()
+}
+
+#[test]
+fn an_answer_with_too_many_rows_is_refused_with_what_to_do() {
+    let (_folder, store) = store();
+    runtime().block_on(async {
+        fill(&store, 10).await;
+        let refused = store.usage(UsageQuery { at_most: 999, ..query(ALL) }).await.unwrap_err();
+        assert_eq!(refused, StoreError::TooManyRows { limit: 999 });
+        assert!(refused.to_string().contains("group by less"));
+        let all = store.usage(UsageQuery { at_most: 1000, ..query(ALL) }).await.unwrap();
+        assert_eq!(all.len(), 1000);
+        let backwards =
+            UsageQuery { from: Day::of(at_day(5)), to: Day::of(at_day(4)), ..query(ALL) };
+        assert_eq!(store.usage(backwards).await, Ok(Vec::new()));
+        let whole_calendar =
+            UsageQuery { from: Day::from_number(0), to: Day::MAX, ..query(Grouping::default()) };
+        let one_key = UsageQuery { key: Some("key-1".parse().unwrap()), ..whole_calendar };
+        assert_eq!(store.usage(one_key).await.unwrap()[0].requests, 10);
+    });
+}
+
+#[test]
+fn old_usage_is_deleted_slice_by_slice_and_the_rest_stays() {
+    let (_folder, store) = store();
+    runtime().block_on(async {
+        assert_eq!(fill(&store, 50).await, 5000);
+        let usage_from = Day::of(at_day(45));
+        let tidy = Tidy { now: at_day(50), usage_from, audit_from: Time::EPOCH };
+        let mut slices = 0;
+        while store.tidy(tidy).await.unwrap() {
+            slices += 1;
+        }
+        assert_eq!((slices, requests(&store).await), (2, 500));
+    });
+}
+
+#[test]
+fn nothing_is_lost_by_a_clean_stop_nor_by_a_store_that_fails() {
+    let (folder, store) = store();
+    runtime().block_on(async {
+        let mut recorder = UsageRecorder::new();
+        (0..100).for_each(|n| count(&mut recorder, (1, 1, n % 3, 1, 0, n % 2 == 0, 2)));
+        store.close().await.unwrap();
+        assert!(recorder.flush(&store).await.is_err());
+        (0..100).for_each(|n| count(&mut recorder, (1, 1, n % 3, 1, 0, n % 2 == 0, 2)));
+        let store = Embedded::at(folder.path()).open().unwrap();
+        recorder.flush(&store).await.unwrap();
+        assert!(recorder.is_empty() && recorder.lost() == 0);
+        store.close().await.unwrap();
+        let store = Embedded::at(folder.path()).open().unwrap();
+        let rows = store.usage(query(Grouping::default())).await.unwrap();
+        assert_eq!((rows[0].requests, rows[0].refusals, rows[0].tokens), (200, 100, 400));
+    });
+}
+
+#[test]
+fn a_recorder_is_bounded_and_says_what_it_did_not_count() {
+    let mut recorder = UsageRecorder::new();
+    for n in 0..UsageRecorder::MOST + 10 {
+        let key = format!("key-{n}");
+        let caller = Caller { tenant: "acme", key: &key, route: "GET /", plan: "" };
+        recorder.count(caller, Use { refused: false, tokens: 1 }, NOW);
+    }
+    let known = Caller { tenant: "acme", key: "key-0", route: "GET /", plan: "" };
+    recorder.count(known, Use { refused: false, tokens: 1 }, NOW);
+    assert_eq!(recorder.lost(), 10);
+    assert_eq!(recorder.drain().len(), UsageRecorder::MOST);
+}
