@@ -66,6 +66,18 @@ impl<C: Clock> Gate<C> {
         }
     }
 
+    /// Somebody without a key: the tenant with this number, counted by the address.
+    pub fn anonymous(&self, in_force: &InForce, tenant: usize, address: IpAddr) -> Caller {
+        let id = in_force.policy().tenants().all()[tenant].id();
+        let address = counted_address(address);
+        Caller {
+            client: Client::of(in_force.policy(), tenant),
+            tenant: in_force.tenant(tenant),
+            user: self.limiter.identity(&(id, 2u8, address)),
+            address,
+        }
+    }
+
     /// Decides a request now, all or nothing, without waiting.
     #[inline]
     pub fn decide<'f>(

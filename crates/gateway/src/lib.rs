@@ -16,6 +16,7 @@ mod fault;
 mod forward;
 mod gateway;
 mod handler;
+pub mod law;
 mod listen;
 mod panics;
 mod presence;

@@ -6,8 +6,6 @@
 
 use std::fmt;
 
-use sha2::Digest;
-
 use crate::Sha256;
 
 const PREFIX: &str = "tg_live_";
@@ -72,7 +70,7 @@ impl ApiKey {
 
     /// What is kept of it, and what it is looked up by.
     pub fn sha256(&self) -> Sha256 {
-        Sha256::from_bytes(sha2::Sha256::digest(self.0).into())
+        Sha256::of(&self.0)
     }
 
     /// Its beginning, by which people tell keys apart.

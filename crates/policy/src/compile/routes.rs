@@ -12,6 +12,7 @@ use super::placed::{LimitId, Place};
 /// A route as it is in force.
 #[derive(Clone, Debug)]
 pub struct RouteInForce {
+    number: u32,
     name: Box<str>,
     pattern: Box<str>,
     upstream: u32,
@@ -23,6 +24,11 @@ pub struct RouteInForce {
 }
 
 impl RouteInForce {
+    /// Its number, in the order of the file.
+    pub fn number(&self) -> usize {
+        self.number as usize
+    }
+
     /// Methods, hosts and path, which no other route has: `POST /v1/chat`.
     pub fn name(&self) -> &str {
         &self.name
@@ -90,6 +96,7 @@ pub(crate) fn gather(
         });
         let of_upstream = upstream.and_then(|number| of_upstreams[number]);
         routes.push(RouteInForce {
+            number: index as u32,
             name: name.into(),
             pattern: route.path.as_str().into(),
             upstream: upstream.unwrap_or_default() as u32,

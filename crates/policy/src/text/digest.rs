@@ -12,6 +12,11 @@ use super::{Right, Text, text_value};
 pub struct Sha256(#[schemars(with = "String")] [u8; 32]);
 
 impl Sha256 {
+    /// The digest of `bytes`.
+    pub fn of(bytes: &[u8]) -> Sha256 {
+        Sha256(<sha2::Sha256 as sha2::Digest>::digest(bytes).into())
+    }
+
     /// The digest of these bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Sha256 {
         Sha256(bytes)

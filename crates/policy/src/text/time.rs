@@ -47,6 +47,12 @@ impl Instant {
     pub const fn timestamp(self) -> Timestamp {
         self.0
     }
+
+    /// In nanoseconds since the epoch, which is the earliest.
+    pub fn time(self) -> tollgate_core::Time {
+        let nanos = u64::try_from(self.0.as_nanosecond().max(0)).unwrap_or(u64::MAX);
+        tollgate_core::Time::from_nanos(nanos)
+    }
 }
 
 impl Text for Instant {

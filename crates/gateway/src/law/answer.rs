@@ -1,0 +1,88 @@
+//! What the gateway answers itself, in the caller's protocol.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode};
+use tollgate_core::{PolicyName, Refusal, Scope, Span, Standing};
+use tollgate_engine::Time;
+use tollgate_gate::{Lines, Passage};
+use tollgate_wire::{Line, Problem, Refused, Report, is_grpc, seconds_of};
+
+use super::plane::Plane;
+use crate::body::Body;
+
+/// Answers one request.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    request_id: HeaderValue,
+    is_grpc: bool,
+}
+
+impl Answer {
+    pub(crate) fn new<B>(request_id: &HeaderValue, request: &Request<B>) -> Answer {
+        Answer { request_id: request_id.clone(), is_grpc: is_grpc(request.headers()) }
+    }
+
+    /// To a request of which nothing is known.
+    pub(crate) fn plain(request_id: &HeaderValue) -> Answer {
+        Answer { request_id: request_id.clone(), is_grpc: false }
+    }
+
+    fn id(&self) -> &str {
+        self.request_id.to_str().unwrap_or_default()
+    }
+
+    fn finish(&self, response: Response<Bytes>) -> Response<Body> {
+        response.map(Body::from)
+    }
+
+    fn problem(&self, problem: Problem) -> Response<Body> {
+        let problem = problem.instance(self.id());
+        self.finish(if self.is_grpc { problem.grpc() } else { problem.http() })
+    }
+
+    /// Something is wrong.
+    pub(crate) fn fault(&self, status: StatusCode, detail: &str) -> Response<Body> {
+        self.problem(Problem::new(status).detail(detail))
+    }
+
+    /// No key, or none that is good.
+    pub(crate) fn unauthorized(&self) -> Response<Body> {
+        self.problem(Problem::unauthorized())
+    }
+
+    /// A limit refused.
+    pub(crate) fn refused(&self, passage: &Passage<'_>) -> Response<Body> {
+        let lines = Lines::of(passage);
+        let report = lines.report();
+        self.refuse(&Refused::by_limit(&report, self.id()).limit_headers(passage.shows_headers()))
+    }
+
+    /// Too much is pending.
+    pub(crate) fn overloaded(&self, source: &str, wait: Duration) -> Response<Body> {
+        self.refuse(&Refused::by_backpressure(source, wait, self.id()))
+    }
+
+    /// Bad keys too often.
+    pub(crate) fn too_many_failures(
+        &self,
+        plane: &Plane,
+        wait: Duration,
+        now: Time,
+    ) -> Response<Body> {
+        let limit = plane.failures().limit();
+        let standing = Standing { limit: limit.capacity(), remaining: 0, reset_after: wait };
+        let wait = Refusal::Wait(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX - 1).max(1));
+        let lines = [Line::new(PolicyName::new(Scope::Ip, Span::Second), standing)
+            .source("auth.failures")
+            .seconds(seconds_of(limit))
+            .refusal(Some(wait))];
+        let report = Report::refused(&lines, 0, now);
+        self.refuse(&Refused::by_limit(&report, self.id()))
+    }
+
+    fn refuse(&self, refused: &Refused<'_>) -> Response<Body> {
+        self.finish(if self.is_grpc { refused.grpc() } else { refused.http() })
+    }
+}

@@ -1,0 +1,154 @@
+//! Who is calling.
+//!
+//! A key is looked for in the configured header, then in `Authorization: Bearer tg_…`; another bearer's token is not ours
+//! and goes on to the upstream. A key of ours never does, wherever it was found.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Request};
+use tollgate_engine::Clock;
+use tollgate_gate::{Caller, Holder};
+use tollgate_policy::compile::{ANONYMOUS, RouteInForce};
+use tollgate_policy::shapes::AuthMode;
+use tollgate_policy::{ApiKey, Sha256};
+
+use super::Law;
+use super::keys::{FoundKey, Keys};
+use super::plane::Plane;
+use super::record::Recorder;
+
+/// A caller who is let in.
+#[derive(Debug)]
+pub(crate) struct Known<F> {
+    pub(crate) caller: Caller,
+    /// Its key; none of the anonymous.
+    pub(crate) key: Option<F>,
+}
+
+/// A caller who is not let in.
+#[derive(Debug)]
+pub(crate) enum Denied {
+    /// It has no key, or one that nobody knows, or that has ended: nobody is told which.
+    Unknown,
+    /// Its address has shown bad keys too often.
+    TooOften(Duration),
+}
+
+/// Lets a caller in by its key, or without one where none is asked for.
+pub(crate) fn authenticate<K: Keys, R: Recorder>(
+    law: &Law<K, R>,
+    plane: &Plane,
+    request: &mut Request<crate::RequestBody>,
+    (route, address): (&RouteInForce, IpAddr),
+) -> Result<Known<K::Found>, Denied> {
+    let auth = plane.auth();
+    let is_asked = auth.mode != AuthMode::None && !route.is_open();
+    let shown = shown_key(request.headers_mut(), plane, is_asked);
+    if !is_asked {
+        return Ok(anonymous(law, plane, address));
+    }
+    let digest = match shown {
+        Shown::Nothing if auth.mode == AuthMode::Optional => {
+            return Ok(anonymous(law, plane, address));
+        }
+        Shown::Nothing => return Err(Denied::Unknown),
+        Shown::Key(digest) => Some(digest),
+        Shown::Mistyped => None,
+    };
+    let now = law.shared.gate.limiter().clock().now();
+    let found = digest.and_then(|digest| law.shared.keys.find(&digest, now));
+    found
+        .and_then(|key| by_key(law, plane, key, address))
+        .ok_or_else(|| failed(law, plane, address))
+}
+
+fn by_key<K: Keys, R: Recorder>(
+    law: &Law<K, R>,
+    plane: &Plane,
+    key: K::Found,
+    address: IpAddr,
+) -> Option<Known<K::Found>> {
+    let policy = plane.in_force().policy();
+    let tenant = policy.tenants().number(key.tenant())?;
+    let holder = key.user().map_or(Holder::Key(key.id()), Holder::User);
+    let caller = law
+        .shared
+        .gate
+        .caller(plane.in_force(), tenant, holder, address)
+        .with_plan(key.plan().and_then(|name| policy.plan(name)))
+        .with_limit(key.limit(policy));
+    Some(Known { caller, key: Some(key) })
+}
+
+fn anonymous<K: Keys, R: Recorder>(
+    law: &Law<K, R>,
+    plane: &Plane,
+    address: IpAddr,
+) -> Known<K::Found> {
+    let policy = plane.in_force().policy();
+    // Every tree has this tenant, declared or not.
+    let tenant = policy.tenants().number(ANONYMOUS).unwrap_or_default();
+    let caller = law.shared.gate.anonymous(plane.in_force(), tenant, address);
+    Known { caller, key: None }
+}
+
+/// A bad key costs its address one of its failures. Whoever has none left is told to stay away; a good key is never
+/// asked for its address.
+fn failed<K: Keys, R: Recorder>(law: &Law<K, R>, plane: &Plane, address: IpAddr) -> Denied {
+    law.metrics.unauthorized();
+    let limiter = law.shared.gate.limiter();
+    let identity = limiter.identity(&tollgate_policy::counted_address(address));
+    match limiter.check(plane.failures(), identity, 1) {
+        Ok(()) => Denied::Unknown,
+        Err(refusal) => Denied::TooOften(refusal.retry_after().unwrap_or_default()),
+    }
+}
+
+/// What a request shows of a key.
+enum Shown {
+    Nothing,
+    Key(Sha256),
+    /// It looks like a key of ours and is none: nothing need be looked up.
+    Mistyped,
+}
+
+/// Takes the key out of a request's headers: it is never forwarded.
+fn shown_key(headers: &mut HeaderMap, plane: &Plane, is_asked: bool) -> Shown {
+    let own = headers.get(plane.key_header());
+    if let Some(value) = own {
+        let is_ours = value.as_bytes().starts_with(b"tg_");
+        let is_alone = headers.get_all(plane.key_header()).iter().nth(1).is_none();
+        let shown = if is_alone { read(value) } else { Shown::Mistyped };
+        // Where no key is asked for the header is the upstream's, unless it holds a key of ours.
+        if is_asked || is_ours {
+            headers.remove(plane.key_header());
+        }
+        return shown;
+    }
+    let Some(token) = headers.get(AUTHORIZATION).and_then(bearer) else { return Shown::Nothing };
+    if !token.starts_with(b"tg_") {
+        return Shown::Nothing;
+    }
+    let shown = read_bytes(token);
+    headers.remove(AUTHORIZATION);
+    shown
+}
+
+fn read(value: &HeaderValue) -> Shown {
+    read_bytes(value.as_bytes())
+}
+
+fn read_bytes(key: &[u8]) -> Shown {
+    if !key.starts_with(b"tg_") {
+        // Somebody else's key, which a file may declare by its digest.
+        return Shown::Key(Sha256::of(key));
+    }
+    ApiKey::read(key).map_or(Shown::Mistyped, |key| Shown::Key(key.sha256()))
+}
+
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = value.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}

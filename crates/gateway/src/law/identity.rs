@@ -1,0 +1,65 @@
+//! What a request says about itself, and what the upstream is told about its caller.
+
+use http::header::{HOST, HeaderName, HeaderValue};
+use http::{HeaderMap, Request};
+use tollgate_wire::names;
+
+use super::authenticate::Known;
+use super::keys::FoundKey;
+use super::plane::Plane;
+use super::record::Record;
+
+const TENANT: HeaderName = HeaderName::from_static("x-tollgate-tenant");
+const USER: HeaderName = HeaderName::from_static("x-tollgate-user");
+const PLAN: HeaderName = HeaderName::from_static("x-tollgate-plan");
+
+/// The host a request is for, without its port.
+pub(crate) fn host<B>(request: &Request<B>) -> &str {
+    let named = match request.uri().authority() {
+        Some(authority) => authority.as_str(),
+        None => {
+            let header = request.headers().get(HOST);
+            header.and_then(|value| value.to_str().ok()).unwrap_or_default()
+        }
+    };
+    // `[::1]:80` ends its host with the bracket.
+    match named.rfind(':') {
+        Some(at) if !named[at..].contains(']') => &named[..at],
+        _ => named,
+    }
+}
+
+/// Tells the upstream who called. What the caller itself said under these names is removed.
+pub(crate) fn tell<B, F: FoundKey>(
+    request: &mut Request<B>,
+    plane: &Plane,
+    known: &Known<F>,
+    record: &Record,
+) {
+    let headers = request.headers_mut();
+    strip(headers);
+    let client = known.caller.client();
+    headers.insert(TENANT, plane.tenant_value(client.tenant()).clone());
+    let user = known.key.as_ref().and_then(FoundKey::user);
+    if let Some(user) = user.and_then(|user| HeaderValue::from_str(user).ok()) {
+        headers.insert(USER, user);
+    }
+    if let Some(plan) = client.plan() {
+        headers.insert(PLAN, plane.plan_value(plan).clone());
+    }
+    headers.insert(&names::X_REQUEST_ID, record.request_id.clone());
+}
+
+/// Removes what only the gateway may say. Most requests have none of it, so that is seen first.
+fn strip(headers: &mut HeaderMap) {
+    let is_ours = |name: &HeaderName| {
+        let name = name.as_str();
+        name.starts_with("x-tollgate-") || *name == *names::X_RATELIMIT_DEGRADED.as_str()
+    };
+    if headers.keys().any(is_ours) {
+        let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
+        for name in found {
+            headers.remove(name);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The law of one request, in one function.
+//!
+//! ```text
+//! backpressure → authenticate → client → tenant → each ancestor and pool → route, upstream → quotas → forward
+//! ```
+//! Everything a request needs was made before it came: the [`Plane`] holds the policy in force, its upstreams and
+//! what is told of them. A new plane is swapped in whole; a request keeps to the one it began with.
+
+mod answer;
+mod authenticate;
+mod identity;
+mod keys;
+mod metrics;
+mod plane;
+mod record;
+mod request_id;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{Request, Response, StatusCode, Uri};
+use tollgate_engine::{Clock, SystemClock};
+use tollgate_gate::{Gate, Lines};
+use tollgate_policy::compile::Work;
+use tollgate_policy::routes::normalise;
+use tollgate_wire::{degraded_by, names};
+
+pub use keys::{FileKeys, FoundKey, Keys};
+pub use metrics::Metrics;
+pub use plane::{Plane, PlaneError};
+pub use record::{Outcome, Record, Recorder};
+
+use crate::body::Body;
+use crate::caller::caller_address;
+use crate::connection::Connection;
+use crate::fault::Fault;
+use crate::forward::Forwarder;
+use crate::handler::Handler;
+use crate::request_body::RequestBody;
+use answer::Answer;
+use authenticate::Denied;
+use metrics::WorkerMetrics;
+use request_id::RequestIds;
+
+/// What all workers share: the counters, the keys, and the plane that is in force.
+#[derive(Debug)]
+pub struct Shared<K> {
+    gate: Gate<SystemClock>,
+    keys: K,
+    plane: ArcSwap<Plane>,
+    metrics: Metrics,
+}
+
+impl<K: Keys> Shared<K> {
+    /// Puts a plane into force for the first time.
+    pub fn new(gate: Gate<SystemClock>, keys: K, plane: Plane) -> Arc<Shared<K>> {
+        let metrics = Metrics::default();
+        Arc::new(Shared { gate, keys, plane: ArcSwap::from_pointee(plane), metrics })
+    }
+
+    /// The counters and the clock.
+    pub fn gate(&self) -> &Gate<SystemClock> {
+        &self.gate
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> &K {
+        &self.keys
+    }
+
+    /// The plane in force.
+    pub fn plane(&self) -> Arc<Plane> {
+        self.plane.load_full()
+    }
+
+    /// Puts another plane into force at once.
+    pub fn enforce(&self, plane: Plane) {
+        self.plane.store(Arc::new(plane));
+    }
+
+    /// What was counted so far.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+}
+
+/// Decides the requests of one worker.
+#[derive(Debug)]
+pub struct Law<K, R> {
+    shared: Arc<Shared<K>>,
+    recorder: R,
+    metrics: WorkerMetrics,
+    request_ids: RequestIds,
+}
+
+impl<K: Keys, R: Recorder> Law<K, R> {
+    /// One worker's handler. What becomes of each request is told to `recorder`.
+    pub fn new(shared: &Arc<Shared<K>>, recorder: R) -> Law<K, R> {
+        Law {
+            metrics: shared.metrics.worker(),
+            shared: Arc::clone(shared),
+            recorder,
+            request_ids: RequestIds::new(),
+        }
+    }
+
+    /// The law. It reads from top to bottom; whoever is turned away leaves where it is.
+    async fn decide(
+        &self,
+        mut request: Request<RequestBody>,
+        (connection, forwarder): (&Connection, &Forwarder),
+        record: &mut Record,
+    ) -> Response<Body> {
+        let plane = self.shared.plane.load();
+        let (gate, in_force) = (&self.shared.gate, plane.in_force());
+        let answer = Answer::new(&record.request_id, &request);
+
+        let path = match normalise(request.uri().path()) {
+            Ok(path) => path,
+            Err(bad) => return answer.fault(StatusCode::BAD_REQUEST, &bad.to_string()),
+        };
+        let host = identity::host(&request);
+        let Some(route) = in_force.policy().route(host, request.method().as_str(), &path) else {
+            return answer.fault(StatusCode::NOT_FOUND, "No route is for this request.");
+        };
+        record.route = Some(route.number());
+        if let std::borrow::Cow::Owned(path) = path {
+            let uri = respell(request.uri(), &path);
+            *request.uri_mut() = uri;
+        }
+
+        let upstream = plane.upstream(route.upstream());
+        if !route.is_free()
+            && let Err(wait) = upstream.backpressure().check()
+        {
+            self.metrics.overloaded();
+            return answer.overloaded(plane.upstream_source(route.upstream()), wait);
+        }
+
+        let address = caller_address(connection.peer().ip(), &forwarded(&request), plane.proxies());
+        record.address = Some(address);
+        let known = match authenticate::authenticate(self, &plane, &mut request, (route, address)) {
+            Ok(known) => known,
+            Err(Denied::Unknown) => return answer.unauthorized(),
+            Err(Denied::TooOften(wait)) => {
+                return answer.too_many_failures(&plane, wait, record.began);
+            }
+        };
+        record.know(&known);
+
+        let asked = self.metrics.is_sampled().then(|| gate.limiter().clock().now());
+        let mut passage = gate.pass(in_force, &known.caller, Work::on(route)).await;
+        if let Some(asked) = asked {
+            self.metrics.took(gate.limiter().clock().now() - asked);
+        }
+        let tier = plane.tier(known.caller.client().plan());
+        self.metrics.decided(tier, plane.endpoint(route), &passage);
+        record.decide(&passage);
+        if !passage.is_admitted() {
+            return answer.refused(&passage);
+        }
+
+        let degraded = passage.degraded();
+        let upstream = match degraded {
+            Some((_, Some(number))) => plane.upstream(number),
+            _ => upstream,
+        };
+        identity::tell(&mut request, &plane, &known, record);
+        let mark = degraded.and_then(|(name, _)| degraded_by(name));
+        if let Some(mark) = &mark {
+            request.headers_mut().insert(&names::X_RATELIMIT_DEGRADED, mark.clone());
+        }
+
+        let sent = gate.limiter().clock().now();
+        let mut response = match forwarder.forward(upstream, request, connection).await {
+            Ok(response) => response,
+            Err(error) => {
+                if error.was_never_sent() {
+                    gate.give_back(&mut passage);
+                    record.forgive();
+                }
+                self.metrics.failed(error.cause());
+                return answer.fault(error.status(), &capitalised(&error.to_string()));
+            }
+        };
+        self.metrics.answered(gate.limiter().clock().now() - sent);
+        let headers = response.headers_mut();
+        names::strip(headers);
+        headers.insert(&names::X_REQUEST_ID, record.request_id.clone());
+        if passage.shows_headers() {
+            Lines::of(&passage).report().write(headers);
+        }
+        if let Some(mark) = mark {
+            headers.insert(&names::X_RATELIMIT_DEGRADED, mark);
+        }
+        response
+    }
+}
+
+impl<K: Keys, R: Recorder> Handler for Law<K, R> {
+    async fn handle(
+        &self,
+        request: Request<RequestBody>,
+        connection: &Connection,
+        forwarder: &Forwarder,
+    ) -> Response<Body> {
+        let began = self.shared.gate.limiter().clock().now();
+        let mut record = Record::new(self.request_ids.next(), began, &request, R::WANTS_DETAILS);
+        let response = self.decide(request, (connection, forwarder), &mut record).await;
+        record.status = response.status();
+        let now = || self.shared.gate.limiter().clock().now();
+        self.recorder.record(&record, &self.shared.plane, now);
+        response
+    }
+
+    fn refuse(&self, fault: Fault) -> Response<Body> {
+        let id = self.request_ids.next();
+        Answer::plain(&id).fault(fault.status(), &capitalised(fault.detail()))
+    }
+}
+
+/// The values of `X-Forwarded-For`, of which there is seldom more than one.
+fn forwarded<B>(request: &Request<B>) -> smallvec::SmallVec<[&[u8]; 2]> {
+    let values = request.headers().get_all("x-forwarded-for");
+    values.iter().map(http::HeaderValue::as_bytes).collect()
+}
+
+/// The same target with the one spelling of its path, which is what was matched.
+fn respell(uri: &Uri, path: &str) -> Uri {
+    let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = format!("{path}{query}").parse().ok();
+    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
+}
+
+/// A sentence of a message that stands alone elsewhere.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).chain(['.']).collect()
+}

@@ -1,0 +1,148 @@
+//! What is in force: a policy, its upstreams, and what is told of them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue};
+use tollgate_engine::{Clock, Limit, LimitError, Rate, Rule};
+use tollgate_gate::{Gate, InForce};
+use tollgate_policy::Cidr;
+use tollgate_policy::compile::{Policy, RouteInForce};
+use tollgate_policy::shapes::{self, Auth};
+
+use super::metrics::{Endpoint, Metrics, Tier};
+use crate::tls::{TlsError, Trust};
+use crate::upstream::Upstream;
+
+/// A policy in force with everything that its requests need, swapped whole.
+#[derive(Debug)]
+pub struct Plane {
+    in_force: Arc<InForce>,
+    upstreams: Vec<InUse>,
+    key_header: HeaderName,
+    failures: Arc<Rule>,
+    /// As headers tell upstreams, by number.
+    tenants: Vec<HeaderValue>,
+    plans: Vec<HeaderValue>,
+    /// By the plan's number; the last is of callers without one.
+    tiers: Vec<Tier>,
+    endpoints: Vec<Endpoint>,
+}
+
+/// An upstream, and the shape it was made of.
+#[derive(Clone, Debug)]
+struct InUse {
+    upstream: Arc<Upstream>,
+    shape: shapes::Upstream,
+    source: Box<str>,
+}
+
+/// Why a policy cannot be put into force.
+#[derive(Debug)]
+pub enum PlaneError {
+    /// An upstream's TLS.
+    Tls(TlsError),
+    /// The limit of failures.
+    Failures(LimitError),
+}
+
+impl fmt::Display for PlaneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlaneError::Tls(error) => error.fmt(f),
+            PlaneError::Failures(error) => write!(f, "auth.failures: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for PlaneError {}
+
+impl Plane {
+    /// Puts a policy into force. Upstreams that are the same in `before` keep their connections and their health.
+    pub fn new<C: Clock>(
+        policy: Policy,
+        (gate, metrics): (&Gate<C>, &Metrics),
+        before: Option<&Plane>,
+    ) -> Result<Plane, PlaneError> {
+        let settings = policy.settings();
+        let upstreams = settings.upstreams.iter().map(|(name, shape)| {
+            let same = |other: &&InUse| other.shape == *shape;
+            if let Some(kept) = before.and_then(|before| before.upstreams.iter().find(same)) {
+                return Ok(InUse { source: format!("upstream:{name}").into(), ..kept.clone() });
+            }
+            let upstream = Upstream::new(shape, Trust::system).map_err(PlaneError::Tls)?;
+            Ok(InUse { upstream, shape: shape.clone(), source: format!("upstream:{name}").into() })
+        });
+        let upstreams = upstreams.collect::<Result<_, _>>()?;
+        let auth = &settings.auth;
+        let failures = Limit::token_bucket(Rate::per_second(auth.failures.rate))
+            .burst(auth.failures.capacity)
+            .build()
+            .map_err(PlaneError::Failures)?;
+        let key_header = HeaderName::from_bytes(auth.header.as_str().as_bytes())
+            .unwrap_or(HeaderName::from_static("x-api-key"));
+        let value =
+            |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
+        let plans = policy.plans();
+        let tiers = plans.iter().map(|plan| plan.name()).chain(["none"]);
+        Ok(Plane {
+            upstreams,
+            key_header,
+            failures: gate.limiter().define("ip:auth.failures", failures),
+            tenants: policy.tenants().all().iter().map(|tenant| value(tenant.id())).collect(),
+            plans: plans.iter().map(|plan| value(plan.name())).collect(),
+            tiers: tiers.map(|name| metrics.tier(name)).collect(),
+            endpoints: policy
+                .routes()
+                .iter()
+                .map(|route| metrics.endpoint(route.pattern()))
+                .collect(),
+            in_force: gate.enforce(policy),
+        })
+    }
+
+    /// The policy in force.
+    pub fn in_force(&self) -> &Arc<InForce> {
+        &self.in_force
+    }
+
+    pub(crate) fn upstream(&self, number: usize) -> &Arc<Upstream> {
+        &self.upstreams[number].upstream
+    }
+
+    pub(crate) fn upstream_source(&self, number: usize) -> &str {
+        &self.upstreams[number].source
+    }
+
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.in_force.policy().settings().auth
+    }
+
+    pub(crate) fn key_header(&self) -> &HeaderName {
+        &self.key_header
+    }
+
+    pub(crate) fn failures(&self) -> &Rule {
+        &self.failures
+    }
+
+    pub(crate) fn proxies(&self) -> &[Cidr] {
+        &self.in_force.policy().settings().server.trusted_proxies
+    }
+
+    pub(crate) fn tenant_value(&self, number: usize) -> &HeaderValue {
+        &self.tenants[number]
+    }
+
+    pub(crate) fn plan_value(&self, number: usize) -> &HeaderValue {
+        &self.plans[number]
+    }
+
+    pub(crate) fn tier(&self, plan: Option<usize>) -> Tier {
+        self.tiers[plan.unwrap_or(self.tiers.len() - 1)]
+    }
+
+    pub(crate) fn endpoint(&self, route: &RouteInForce) -> Endpoint {
+        self.endpoints[route.number()]
+    }
+}
