@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use tollgate_policy::HttpUrl;
 
 /// A rate-limiting gateway: who is calling, what they may spend, and when to come back.
 #[derive(Debug, Parser)]
@@ -14,12 +15,24 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the gateway
+    Serve(Serve),
     /// Tell everything that is wrong with a configuration file
     Check(Check),
     /// Show which limits a request meets, and where each comes from
     Explain(Explain),
     /// Print the JSON Schema of the configuration file
     Schema,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// The configuration file; without one there is one tenant with one fresh key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where requests go; without one, and without a file, to a built-in service that tells what it was sent
+    #[arg(long, value_name = "URL")]
+    pub(crate) upstream: Option<HttpUrl>,
 }
 
 #[derive(Debug, clap::Args)]

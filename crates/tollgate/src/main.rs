@@ -6,6 +6,7 @@ mod exit;
 mod explain;
 mod output;
 mod schema;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -13,8 +14,12 @@ use clap::Parser;
 
 use args::{Args, Command};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let done = match Args::parse().command {
+        Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Schema => schema::run(),

@@ -54,8 +54,12 @@ impl FileKeys {
         keys
     }
 
-    /// The keys of another policy, at once.
-    pub fn replace(&self, policy: &Policy) {
+    /// Takes over all keys of another set, at once.
+    pub fn adopt(&self, other: &FileKeys) {
+        self.0.store(other.0.load_full());
+    }
+
+    fn replace(&self, policy: &Policy) {
         let key = |key: &tollgate_policy::compile::KeyInForce| FileKey {
             id: key.id().into(),
             tenant: policy.tenants().all()[key.tenant()].id().into(),

@@ -53,8 +53,11 @@ pub struct Shared<K> {
 
 impl<K: Keys> Shared<K> {
     /// Puts a plane into force for the first time.
-    pub fn new(gate: Gate<SystemClock>, keys: K, plane: Plane) -> Arc<Shared<K>> {
-        let metrics = Metrics::default();
+    pub fn new(
+        (gate, metrics): (Gate<SystemClock>, Metrics),
+        keys: K,
+        plane: Plane,
+    ) -> Arc<Shared<K>> {
         Arc::new(Shared { gate, keys, plane: ArcSwap::from_pointee(plane), metrics })
     }
 

@@ -1,0 +1,56 @@
+//! Another configuration while requests are under way.
+
+use std::sync::Arc;
+
+use tollgate_gateway::law::{FileKeys, Plane, Shared};
+use tollgate_policy::shapes;
+
+use super::source::Source;
+use crate::exit::Failure;
+
+/// Reads the file again and puts it into force; a bad one changes nothing and says why.
+pub(crate) fn reload(source: &Source, shared: &Arc<Shared<FileKeys>>) {
+    match try_reload(source, shared) {
+        Ok(()) => tracing::info!("a new configuration is in force"),
+        Err(Failure::BadConfiguration) => {
+            tracing::error!("the new configuration is not usable: the old one stays in force");
+        }
+        Err(Failure::Failed(why)) => {
+            tracing::error!("the new configuration is not used, the old one stays in force: {why}");
+        }
+    }
+}
+
+fn try_reload(source: &Source, shared: &Arc<Shared<FileKeys>>) -> Result<(), Failure> {
+    let policy = source.policy()?;
+    let before = shared.plane();
+    let fixed = needs_restart(before.in_force().policy().settings(), policy.settings());
+    if !fixed.is_empty() {
+        let fields = fixed.join("`, `");
+        return Err(Failure::Failed(format!("a change of `{fields}` needs a restart")));
+    }
+    let keys = FileKeys::of(&policy);
+    let plane = Plane::new(policy, (shared.gate(), shared.metrics()), Some(&before))
+        .map_err(super::failed)?;
+    shared.keys().adopt(&keys);
+    shared.enforce(plane);
+    Ok(())
+}
+
+/// What differs of that which is set up once.
+fn needs_restart(old: &shapes::File, new: &shapes::File) -> Vec<&'static str> {
+    let (before, after) = (&old.server, &new.server);
+    let checks = [
+        ("server.listen", before.listen != after.listen),
+        ("server.admin_listen", before.admin_listen != after.admin_listen),
+        ("server.workers", before.workers != after.workers),
+        ("server.tls", before.tls != after.tls),
+        ("server.caps", before.caps != after.caps),
+        ("server.trusted_proxies", before.trusted_proxies != after.trusted_proxies),
+        ("server.access_log", before.access_log != after.access_log),
+        ("counters.max_keys", old.counters != new.counters),
+        ("storage", old.storage != new.storage),
+        ("redis.url", old.redis.url != new.redis.url),
+    ];
+    checks.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}
