@@ -216,10 +216,7 @@ impl<W: MayLeave> State<W> {
                 self.unspent += granted;
                 self.serve()
             }
-            Err(why) => {
-                let told = |waiter| (waiter, Err(NotSpent::Unavailable(why.clone())));
-                self.waiters.drain(..).map(told).collect()
-            }
+            Err(why) => self.fail(&why),
         }
     }
 
@@ -250,19 +247,31 @@ impl<W: MayLeave> State<W> {
     pub(super) fn refunded(
         &mut self,
         begins: Time,
-        done: bool,
+        done: Result<(), Unavailable>,
     ) -> Vec<(Waiter<W>, Result<(), NotSpent>)> {
         if self.period.is_none_or(|period| period.begins != begins) {
             return Vec::new();
         }
         self.is_asking = false;
         let amount = std::mem::take(&mut self.returning);
-        if done {
-            self.taken = self.taken.map(|taken| taken.saturating_sub(amount));
-        } else {
-            self.unspent += amount;
+        match done {
+            Ok(()) => {
+                self.taken = self.taken.map(|taken| taken.saturating_sub(amount));
+                self.serve()
+            }
+            Err(why) => {
+                self.unspent += amount;
+                let mut told = self.serve();
+                told.extend(self.fail(&why));
+                told
+            }
         }
-        self.serve()
+    }
+
+    /// Tells all who wait that the store did not work.
+    fn fail(&mut self, why: &Unavailable) -> Vec<(Waiter<W>, Result<(), NotSpent>)> {
+        let told = |waiter| (waiter, Err(NotSpent::Unavailable(why.clone())));
+        self.waiters.drain(..).map(told).collect()
     }
 
     /// Makes unspent what was spent in the period that begins then, if it still is that period.

@@ -255,3 +255,27 @@ fn an_amount_above_the_limit_never_asks_the_store() {
         assert_eq!(refused, NotSpent::Exhausted { used: 0 });
     });
 }
+
+#[test]
+fn a_store_that_is_gone_is_asked_once_a_request_and_what_is_reserved_is_still_spent() {
+    let (_folder, store) = store();
+    let book = QuotaBook::new(store.clone(), 64);
+    runtime().block_on(async {
+        let account = book.account("acme").unwrap();
+        account.spend(draw(1, 10_000)).await.unwrap();
+        settled(&store).await;
+        store.close().await.unwrap();
+        let mut spent = 1;
+        let refused = loop {
+            match account.spend(draw(1, 10_000)).await {
+                Ok(_) => spent += 1,
+                Err(why) => break why,
+            }
+        };
+        assert_eq!(refused, NotSpent::Unavailable(Unavailable::Closed));
+        assert_eq!(spent, 1 + block(10_000, 0));
+        assert_eq!(account.try_spend(draw(1, 10_000)).unwrap_err(), NotSpent::MustWait);
+        account.spend(draw(9_000, 10_000)).await.unwrap_err();
+        assert!(book.close().await.is_err());
+    });
+}
