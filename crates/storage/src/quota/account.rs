@@ -25,6 +25,8 @@ pub struct QuotaAccount {
 type Caller = oneshot::Sender<Result<Charged, NotSpent>>;
 /// Who waited, and what became of it.
 type Told = (Waiter<Caller>, Result<(), NotSpent>);
+/// Takes note of an answer about the period that begins then.
+type Note<R> = fn(&mut State<Caller>, Time, Result<R, Unavailable>) -> Vec<Told>;
 
 impl MayLeave for Caller {
     fn has_left(&self) -> bool {
@@ -123,12 +125,7 @@ impl QuotaAccount {
     }
 
     /// Takes note of the store's answer and tells those who waited for it. Runs on the store's thread.
-    fn answered<R>(
-        self: &Arc<Self>,
-        begins: Time,
-        answer: Result<R, StoreError>,
-        note: fn(&mut State<Caller>, Time, Result<R, Unavailable>) -> Vec<Told>,
-    ) {
+    fn answered<R>(self: &Arc<Self>, begins: Time, answer: Result<R, StoreError>, note: Note<R>) {
         let answer = answer.map_err(|why| match why {
             StoreError::Unavailable(why) => why,
             other => Unavailable::Failed(other.to_string()),

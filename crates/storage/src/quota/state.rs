@@ -33,7 +33,7 @@ pub struct Draw {
 pub enum NotSpent {
     /// So much is used that it would exceed the limit.
     Exhausted {
-        /// What is used of the limit.
+        /// What is used of the limit; 0 if the amount alone exceeds it and the store was not asked yet.
         used: u64,
     },
     /// What is reserved does not suffice: wait for more with [`spend`](super::QuotaAccount::spend).
