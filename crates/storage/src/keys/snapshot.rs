@@ -112,6 +112,16 @@ impl<T> KeySnapshot<T> {
         });
     }
 
+    /// Makes what was loaded all there is. Whoever watches a store begins with an empty snapshot, and fills it so.
+    pub fn fill(&self, loaded: KeyLoader<T>) {
+        let mut memberships = self.memberships.lock();
+        let loaded = loaded.finish();
+        for (shard, filled) in self.shards.iter().zip(loaded.shards) {
+            shard.store(filled.into_inner());
+        }
+        *memberships = loaded.memberships.into_inner();
+    }
+
     /// Takes a key out.
     pub fn remove(&self, key: &StoredKey) {
         let _one_at_a_time = self.memberships.lock();
