@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::{Equivalent, HashSet};
 use tollgate_core::Time;
 use tollgate_policy::{PlanName, Sha256, TenantId};
 
@@ -15,32 +16,63 @@ pub struct KeyEntry<T> {
     sha256: [u8; 32],
     ends_at: Time,
     membership: Arc<Membership>,
-    /// Id, user and origin, one after another; origin is empty where it is the id.
+    /// Id, user and origin with spaces between, which no name has. User is empty where there is none, origin where it
+    /// is the id.
     names: Box<str>,
-    id_len: u8,
-    user_len: u8,
     attached: T,
 }
 
 /// What many keys have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Membership {
-    pub(super) tenant: TenantId,
-    pub(super) plan: Option<PlanName>,
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Membership {
+    tenant: TenantId,
+    plan: Option<PlanName>,
+}
+
+/// The same of a key that is yet to share one. It hashes as a [`Membership`] does.
+#[derive(Hash)]
+struct MembershipOf<'a> {
+    tenant: &'a TenantId,
+    plan: Option<&'a PlanName>,
+}
+
+impl Equivalent<Arc<Membership>> for MembershipOf<'_> {
+    fn equivalent(&self, shared: &Arc<Membership>) -> bool {
+        (self.tenant, self.plan) == (&shared.tenant, shared.plan.as_ref())
+    }
+}
+
+/// What keys have in common, once.
+#[derive(Debug, Default)]
+pub(super) struct Memberships(HashSet<Arc<Membership>>);
+
+impl Memberships {
+    fn of(&mut self, key: &StoredKey) -> Arc<Membership> {
+        let of = MembershipOf { tenant: &key.tenant, plan: key.terms.plan.as_ref() };
+        if let Some(known) = self.0.get(&of) {
+            return Arc::clone(known);
+        }
+        let (tenant, plan) = (key.tenant.clone(), key.terms.plan.clone());
+        let shared = Arc::new(Membership { tenant, plan });
+        self.0.insert(Arc::clone(&shared));
+        shared
+    }
+
+    /// Forgets what no key has any more.
+    pub(super) fn sweep(&mut self) {
+        self.0.retain(|membership| Arc::strong_count(membership) > 1);
+    }
 }
 
 impl<T> KeyEntry<T> {
-    pub(super) fn new(key: &StoredKey, membership: Arc<Membership>, attached: T) -> KeyEntry<T> {
+    pub(super) fn new(key: &StoredKey, shared: &mut Memberships, attached: T) -> KeyEntry<T> {
         let user = key.user.as_ref().map_or("", |user| user.as_str());
         let origin = if key.origin == key.id { "" } else { key.origin.as_str() };
-        let short = |text: &str| u8::try_from(text.len()).expect("names have at most 128 bytes");
         KeyEntry {
             sha256: *key.sha256.as_bytes(),
             ends_at: key.ends_at(),
-            membership,
-            names: [key.id.as_str(), user, origin].concat().into(),
-            id_len: short(key.id.as_str()),
-            user_len: short(user),
+            membership: shared.of(key),
+            names: [key.id.as_str(), user, origin].join(" ").into(),
             attached,
         }
     }
@@ -52,8 +84,6 @@ impl<T> KeyEntry<T> {
             ends_at: self.ends_at,
             membership: Arc::clone(&self.membership),
             names: self.names.clone(),
-            id_len: self.id_len,
-            user_len: self.user_len,
             attached,
         }
     }
@@ -67,21 +97,23 @@ impl<T> KeyEntry<T> {
         Sha256::from_bytes(self.sha256)
     }
 
+    fn name(&self, at: usize) -> &str {
+        self.names.split(' ').nth(at).unwrap_or_default()
+    }
+
     /// The key's id.
     pub fn id(&self) -> &str {
-        &self.names[..usize::from(self.id_len)]
+        self.name(0)
     }
 
     /// Who holds it.
     pub fn user(&self) -> Option<&str> {
-        let from = usize::from(self.id_len);
-        let user = &self.names[from..from + usize::from(self.user_len)];
-        (!user.is_empty()).then_some(user)
+        Some(self.name(1)).filter(|user| !user.is_empty())
     }
 
     /// The id of the first key in its line of rotations.
     pub fn origin(&self) -> &str {
-        let origin = &self.names[usize::from(self.id_len) + usize::from(self.user_len)..];
+        let origin = self.name(2);
         if origin.is_empty() { self.id() } else { origin }
     }
 

@@ -25,6 +25,8 @@ pub struct QuotaAccount {
 type Caller = oneshot::Sender<Result<Charged, NotSpent>>;
 /// Who waited, and what became of it.
 type Told = (Waiter<Caller>, Result<(), NotSpent>);
+/// Takes note of an answer about the period that begins then.
+type Note<R> = fn(&mut State<Caller>, Time, Result<R, Unavailable>) -> Vec<Told>;
 
 impl MayLeave for Caller {
     fn has_left(&self) -> bool {
@@ -103,12 +105,15 @@ impl QuotaAccount {
             Errand::Reserve { period, limit, amount } => {
                 let name = self.name.clone();
                 let reservation = Reservation { name, period, limit, amount };
-                let reply = Reply::to(move |grant| account.granted(period.begins, grant));
+                let begins = period.begins;
+                let reply = Reply::to(move |grant: Result<Grant, StoreError>| {
+                    account.answered(begins, grant, State::granted);
+                });
                 self.store.reserve(reservation, reply);
             }
             Errand::Refund { begins, amount } => {
                 let reply = Reply::to(move |done: Result<(), StoreError>| {
-                    account.answered(begins, |state| state.refunded(begins, done.is_ok()));
+                    account.answered(begins, done, State::refunded);
                 });
                 self.store.refund(vec![self.refund_of(begins, amount)], reply);
             }
@@ -119,24 +124,18 @@ impl QuotaAccount {
         Refund { name: self.name.clone(), begins, amount }
     }
 
-    fn granted(self: &Arc<Self>, begins: Time, grant: Result<Grant, StoreError>) {
-        let grant = grant.map_err(|why| match why {
+    /// Takes note of the store's answer and tells those who waited for it. Runs on the store's thread.
+    fn answered<R>(self: &Arc<Self>, begins: Time, answer: Result<R, StoreError>, note: Note<R>) {
+        let answer = answer.map_err(|why| match why {
             StoreError::Unavailable(why) => why,
             other => Unavailable::Failed(other.to_string()),
         });
-        self.answered(begins, |state| state.granted(begins, grant));
-    }
-
-    /// Takes note of the store's answer and tells those who waited for it. Runs on the store's thread.
-    fn answered(
-        self: &Arc<Self>,
-        begins: Time,
-        note: impl FnOnce(&mut State<Caller>) -> Vec<Told>,
-    ) {
+        let works = answer.is_ok();
         let (told, errand) = {
             let mut state = self.state.lock();
-            let told = note(&mut state);
-            (told, state.errand())
+            let told = note(&mut state, begins, answer);
+            // A store that does not work is asked again by the next request, not in a circle.
+            (told, if works { state.errand() } else { None })
         };
         self.run(errand);
         // Without the lock: a caller that has gone leaves its charge to be given back, which takes it.
@@ -189,7 +188,6 @@ impl fmt::Debug for QuotaAccount {
 
 /// What a request has spent. Dropping it keeps it spent.
 #[derive(Debug)]
-#[must_use = "without it, what was spent cannot be given back"]
 pub struct Spent {
     account: Arc<QuotaAccount>,
     begins: Time,

@@ -33,7 +33,7 @@ pub struct Draw {
 pub enum NotSpent {
     /// So much is used that it would exceed the limit.
     Exhausted {
-        /// What is used of the limit.
+        /// What is used of the limit; 0 if the amount alone exceeds it and the store was not asked yet.
         used: u64,
     },
     /// What is reserved does not suffice: wait for more with [`spend`](super::QuotaAccount::spend).
@@ -216,10 +216,7 @@ impl<W: MayLeave> State<W> {
                 self.unspent += granted;
                 self.serve()
             }
-            Err(why) => {
-                let told = |waiter| (waiter, Err(NotSpent::Unavailable(why.clone())));
-                self.waiters.drain(..).map(told).collect()
-            }
+            Err(why) => self.fail(&why),
         }
     }
 
@@ -250,19 +247,31 @@ impl<W: MayLeave> State<W> {
     pub(super) fn refunded(
         &mut self,
         begins: Time,
-        done: bool,
+        done: Result<(), Unavailable>,
     ) -> Vec<(Waiter<W>, Result<(), NotSpent>)> {
         if self.period.is_none_or(|period| period.begins != begins) {
             return Vec::new();
         }
         self.is_asking = false;
         let amount = std::mem::take(&mut self.returning);
-        if done {
-            self.taken = self.taken.map(|taken| taken.saturating_sub(amount));
-        } else {
-            self.unspent += amount;
+        match done {
+            Ok(()) => {
+                self.taken = self.taken.map(|taken| taken.saturating_sub(amount));
+                self.serve()
+            }
+            Err(why) => {
+                self.unspent += amount;
+                let mut told = self.serve();
+                told.extend(self.fail(&why));
+                told
+            }
         }
-        self.serve()
+    }
+
+    /// Tells all who wait that the store did not work.
+    fn fail(&mut self, why: &Unavailable) -> Vec<(Waiter<W>, Result<(), NotSpent>)> {
+        let told = |waiter| (waiter, Err(NotSpent::Unavailable(why.clone())));
+        self.waiters.drain(..).map(told).collect()
     }
 
     /// Makes unspent what was spent in the period that begins then, if it still is that period.
@@ -285,5 +294,73 @@ impl<W: MayLeave> State<W> {
     pub(super) fn take_unspent(&mut self) -> Option<(Time, u64)> {
         let period = self.period.filter(|_| !self.is_asking && self.waiters.is_empty())?;
         Some((period.begins, std::mem::take(&mut self.unspent)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Patient;
+
+    impl MayLeave for Patient {
+        fn has_left(&self) -> bool {
+            false
+        }
+    }
+
+    fn draw(amount: u64, limit: u64) -> Draw {
+        let period = QuotaPeriod { begins: Time::EPOCH, ends: Time::MAX };
+        Draw { amount, limit, period }
+    }
+
+    /// A store that answers some time after it was asked, and could be the last to know at any moment.
+    #[test]
+    fn at_no_moment_is_more_than_a_block_written_down_and_not_used() {
+        for (limit, largest) in [(1, 1), (50, 3), (1_000, 1), (10_000, 40), (100_000, 3)] {
+            let mut state = State::new();
+            let (mut written, mut on_its_way, mut spent) = (0, None, 0);
+            let mut step = 1u64;
+            for _ in 0..60_000 {
+                step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let draw = draw((step >> 40) % largest + 1, limit);
+                if step >> 61 == 0 {
+                    if let Some(answer) = on_its_way.take() {
+                        let told = match answer {
+                            Some(grant) => state.granted(Time::EPOCH, Ok(grant)),
+                            None => state.refunded(Time::EPOCH, Ok(())),
+                        };
+                        let served = told.iter().filter(|(_, outcome)| outcome.is_ok());
+                        spent += served.map(|(waiter, _)| waiter.draw.amount).sum::<u64>();
+                    }
+                } else {
+                    assert_eq!(state.enter(&draw), None);
+                    match state.spend(&draw) {
+                        Ok(()) => spent += draw.amount,
+                        Err(NotSpent::MustWait) => state.wait(draw, Patient),
+                        Err(why) => assert_eq!(why, NotSpent::Exhausted { used: spent }),
+                    }
+                }
+                match state.errand() {
+                    None => (),
+                    Some(Errand::Reserve { amount, .. }) => {
+                        let granted = amount.min(limit - written);
+                        written += granted;
+                        on_its_way = Some(Some(Grant { granted, taken: written }));
+                    }
+                    // What was reserved for one who then did not fit.
+                    Some(Errand::Refund { amount, .. }) => {
+                        assert!(limit - spent < 2 * largest, "only near the end");
+                        written -= amount;
+                        on_its_way = Some(None);
+                    }
+                }
+                let waited: u64 = state.waiters.iter().map(|waiter| waiter.draw.amount).sum();
+                let stranded = written - spent;
+                assert!(stranded <= block(limit, 0) + waited, "{stranded} of {limit}, {waited}");
+                assert!(spent <= written && written <= limit);
+            }
+            assert!(spent + largest > limit, "{spent} of {limit} was all that could be spent");
+        }
     }
 }

@@ -163,6 +163,6 @@ fn read_only(file: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(file, flags)?;
     db.busy_timeout(PATIENCE)?;
-    db.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384;")?;
+    db.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4096;")?;
     Ok(db)
 }

@@ -171,3 +171,25 @@ fn the_same_idempotency_key_does_nothing_twice_within_a_day() {
         assert_eq!(store.answer_to("a", at(day)).await, Ok(Some(answer("a", day))));
     });
 }
+
+#[test]
+fn answers_are_forgotten_by_age_and_by_number() {
+    let (_folder, store) = store();
+    runtime().block_on(async {
+        let most = u64::from(IdempotentAnswer::MOST);
+        let remember =
+            |n: u64| Change::Remember(Box::new(answer(&format!("n{n}"), n / most * 24 * 3600)));
+        store.commit((0..most).map(remember).collect()).await.unwrap();
+        assert!(store.answer_to("n0", NOW).await.unwrap().is_some());
+        store.commit((most..most + 10).map(remember).collect()).await.unwrap();
+        assert!(store.answer_to("n9", NOW).await.unwrap().is_none());
+        assert!(store.answer_to("n10", NOW).await.unwrap().is_some());
+
+        let now = NOW + Duration::from_secs(24 * 3600);
+        let tidy = Tidy { now, usage_from: Day::of(NOW), audit_from: NOW };
+        while store.tidy(tidy).await.unwrap() {}
+        // At this moment they would not be too old yet, so they are gone.
+        assert!(store.answer_to("n10", NOW).await.unwrap().is_none());
+        assert!(store.answer_to(&format!("n{most}"), now).await.unwrap().is_some());
+    });
+}

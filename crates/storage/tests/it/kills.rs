@@ -23,7 +23,7 @@ fn fifty_kills_lose_nothing_acknowledged_and_give_no_quota_back() {
         let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
         let mut note = |line: String| match line.split_once(' ') {
             Some(("spent", amount)) => spent += amount.parse::<u64>().unwrap(),
-            Some(("key", id)) => drop(keys.insert(id.to_owned())),
+            Some(("key", id)) => keys.extend([id.to_owned()]),
             _ => (),
         };
         while seen < wanted {
@@ -53,10 +53,7 @@ fn fifty_kills_lose_nothing_acknowledged_and_give_no_quota_back() {
     let store = Embedded::at(folder.path()).open().unwrap();
     runtime().block_on(async {
         let mut stored = HashSet::new();
-        store
-            .for_each_key(crate::NOW, |key| drop(stored.insert(key.id.to_string())))
-            .await
-            .unwrap();
+        store.for_each_key(crate::NOW, |key| stored.extend([key.id.to_string()])).await.unwrap();
         assert!(keys.is_subset(&stored), "every acknowledged key is there");
         // Of each kill, at most the one that was not yet acknowledged.
         assert!(stored.len() as u64 <= keys.len() as u64 + KILLS);

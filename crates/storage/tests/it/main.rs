@@ -24,8 +24,10 @@ use tollgate_core::Time;
 use tollgate_policy::ApiKey;
 use tollgate_storage::{Change, Embedded, KeyDraft, KeyTerms, Store, StoredKey};
 
+/// The present moment of all tests.
 pub const NOW: Time = Time::from_secs(1_800_000_000);
 
+/// A runtime of this thread's own.
 pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
@@ -52,6 +54,7 @@ pub fn key(tenant: &str, seed: u64) -> (ApiKey, StoredKey) {
     draft.mint_from(NOW, fill).unwrap()
 }
 
+/// The change that issues `key`.
 pub fn issue(key: &StoredKey) -> Vec<Change> {
     vec![Change::IssueKey(Box::new(key.clone()))]
 }

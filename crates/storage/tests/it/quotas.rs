@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tollgate_core::Time;
 use tollgate_storage::{
-    Draw, Embedded, NotSpent, QuotaAccount, QuotaBook, QuotaPeriod, Store, Unavailable, block,
+    Day, Draw, Embedded, NotSpent, QuotaAccount, QuotaBook, QuotaPeriod, Store, Tidy, Unavailable,
+    block,
 };
 
 use crate::{runtime, store};
@@ -253,5 +254,46 @@ fn an_amount_above_the_limit_never_asks_the_store() {
         let account = book.account("acme").unwrap();
         let refused = account.spend(draw(11, 10)).await.unwrap_err();
         assert_eq!(refused, NotSpent::Exhausted { used: 0 });
+    });
+}
+
+#[test]
+fn a_store_that_is_gone_is_asked_once_a_request_and_what_is_reserved_is_still_spent() {
+    let (_folder, store) = store();
+    let book = QuotaBook::new(store.clone(), 64);
+    runtime().block_on(async {
+        let account = book.account("acme").unwrap();
+        account.spend(draw(1, 10_000)).await.unwrap();
+        settled(&store).await;
+        store.close().await.unwrap();
+        let mut spent = 1;
+        let refused = loop {
+            match account.spend(draw(1, 10_000)).await {
+                Ok(_) => spent += 1,
+                Err(why) => break why,
+            }
+        };
+        assert_eq!(refused, NotSpent::Unavailable(Unavailable::Closed));
+        assert_eq!(spent, 1 + block(10_000, 0));
+        assert_eq!(account.try_spend(draw(1, 10_000)).unwrap_err(), NotSpent::MustWait);
+        account.spend(draw(9_000, 10_000)).await.unwrap_err();
+        assert!(book.close().await.is_err());
+    });
+}
+
+#[test]
+fn balances_are_kept_a_week_beyond_their_period() {
+    let (_folder, store) = store();
+    let book = QuotaBook::new(store.clone(), 64);
+    runtime().block_on(async {
+        let account = book.account("acme").unwrap();
+        account.spend(draw(10, 10)).await.unwrap();
+        let week = std::time::Duration::from_secs(7 * 86_400);
+        let end = period(1).ends;
+        for (now, kept) in [(end, 10), (end + week, 10), (end + week * 2, 0)] {
+            let tidy = Tidy { now, usage_from: Day::of(now), audit_from: now };
+            assert_eq!(store.tidy(tidy).await, Ok(false));
+            assert_eq!(taken(&store, &account).await, kept);
+        }
     });
 }

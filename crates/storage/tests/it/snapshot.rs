@@ -86,6 +86,20 @@ fn what_the_caller_is_told_is_in_force() {
             assert_eq!(snapshot.len() as u64, n + 1);
         }
         store.close().await.unwrap();
+
+        let again = Arc::new(KeySnapshot::new());
+        let watching = Arc::clone(&again);
+        let embedded = Embedded::at(folder.path()).watch_keys(move |key| watching.apply(key, 2));
+        let store = embedded.open().unwrap();
+        let mut loader = KeyLoader::new();
+        store.for_each_key(NOW, |key| loader.push(&key, 1)).await.unwrap();
+        again.fill(loader);
+        store.commit(issue(&key("acme", 100).1)).await.unwrap();
+        for n in 0..=100 {
+            let found = again.find(&key("acme", n).1.sha256, NOW).unwrap();
+            assert_eq!(*found.attached(), if n < 100 { 1 } else { 2 });
+        }
+        store.close().await.unwrap();
     });
 }
 
