@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use tollgate_policy::HttpUrl;
+use tollgate_policy::{HttpUrl, ListenAddress};
 
 /// A rate-limiting gateway: who is calling, what they may spend, and when to come back.
 #[derive(Debug, Parser)]
@@ -33,6 +33,12 @@ pub(crate) struct Serve {
     /// Where requests go; without one, and without a file, to a built-in service that tells what it was sent
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Option<HttpUrl>,
+    /// Where callers come in, instead of the file's `server.listen`
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<ListenAddress>,
+    /// Where the admin API, metrics and health are, instead of the file's `server.admin_listen`
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) admin_listen: Option<ListenAddress>,
 }
 
 #[derive(Debug, clap::Args)]

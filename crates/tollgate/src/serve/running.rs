@@ -38,7 +38,7 @@ impl Running {
         let mut text = format!("Tollgate {} is ready.\n\n", env!("CARGO_PKG_VERSION"));
         let _ = writeln!(text, "  gateway  {gateway}");
         let _ = writeln!(text, "  admin    {admin}/readyz, {admin}/metrics");
-        if let Source::BuiltIn { upstream, key, echo } = &self.source {
+        if let Source::BuiltIn { upstream, key, echo, .. } = &self.source {
             let what = if echo.is_some() { "  (built in: it tells what it was sent)" } else { "" };
             let _ = writeln!(text, "  upstream {upstream}{what}");
             let _ = writeln!(text, "\nTry it:\n");
@@ -49,7 +49,7 @@ impl Running {
             );
             let _ = writeln!(
                 text,
-                "for i in $(seq 120); do curl -s -o /dev/null -w '%{{http_code}} ' {gateway}/ -H \"x-api-key: {}\"; done",
+                "curl -s -o /dev/null -w '%{{http_code}} ' \"{gateway}/?[1-150]\" -H \"x-api-key: {}\"",
                 key.as_str()
             );
             text.push_str(

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_gateway::Running as Gateway;
 use tollgate_policy::compile::{Made, Policy};
-use tollgate_policy::{ApiKey, HttpUrl, Loaded, load, shapes};
+use tollgate_policy::{ApiKey, HttpUrl, ListenAddress, Loaded, load, shapes};
 
 use super::{echo, failed};
 use crate::args::Serve;
@@ -15,28 +15,38 @@ use crate::output::{read, tell};
 #[derive(Debug)]
 pub(crate) enum Source {
     /// A file, with an upstream of the command line's where it has none.
-    File { path: PathBuf, upstream: Option<HttpUrl> },
+    File { path: PathBuf, upstream: Option<HttpUrl>, listen: Listen },
     /// No file: one upstream, one tenant, one key.
     BuiltIn {
         upstream: HttpUrl,
         key: ApiKey,
+        listen: Listen,
         /// The upstream itself, if that is built in too.
         echo: Option<Gateway>,
     },
 }
 
+/// Addresses of the command line's, which go before the file's.
+#[derive(Clone, Debug)]
+pub(crate) struct Listen {
+    data: Option<ListenAddress>,
+    admin: Option<ListenAddress>,
+}
+
 impl Source {
     pub(crate) fn choose(args: &Serve) -> Result<Source, Failure> {
+        let listen = Listen { data: args.listen.clone(), admin: args.admin_listen.clone() };
         if let Some(path) = &args.config {
-            return Ok(Source::File { path: path.clone(), upstream: args.upstream.clone() });
+            let (path, upstream) = (path.clone(), args.upstream.clone());
+            return Ok(Source::File { path, upstream, listen });
         }
         let key = ApiKey::mint(|bytes| getrandom::fill(bytes)).map_err(failed)?;
         if let Some(upstream) = &args.upstream {
-            return Ok(Source::BuiltIn { upstream: upstream.clone(), key, echo: None });
+            return Ok(Source::BuiltIn { upstream: upstream.clone(), key, listen, echo: None });
         }
         let echo = echo::start().map_err(failed)?;
         let upstream = format!("http://{}", echo.address()).parse().map_err(failed)?;
-        Ok(Source::BuiltIn { upstream, key, echo: Some(echo) })
+        Ok(Source::BuiltIn { upstream, key, listen, echo: Some(echo) })
     }
 
     /// The file, if there is one.
@@ -49,8 +59,8 @@ impl Source {
 
     /// Reads and compiles it; what is wrong with it is said on standard error.
     pub(crate) fn policy(&self) -> Result<Policy, Failure> {
-        let loaded = match self {
-            Source::File { path, upstream } => {
+        let mut loaded = match self {
+            Source::File { path, upstream, .. } => {
                 let loaded = load(&path.display().to_string(), &read(path)?);
                 let loaded = loaded.map_err(|faults| bad(&faults))?;
                 match upstream {
@@ -63,6 +73,14 @@ impl Source {
                 load("built in", text.as_bytes()).map_err(|faults| bad(&faults))?
             }
         };
+        let (Source::File { listen, .. } | Source::BuiltIn { listen, .. }) = self;
+        let server = &mut loaded.value.server;
+        if let Some(address) = &listen.data {
+            server.listen = address.clone();
+        }
+        if let Some(address) = &listen.admin {
+            server.admin_listen = address.clone();
+        }
         let policy =
             Policy::compile(loaded, Made::default()).map_err(|faults| bad(&faults.diagnostics))?;
         tell(policy.warnings());

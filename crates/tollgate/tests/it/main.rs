@@ -3,3 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod commands;
+mod keys;
+mod law;
+mod run_time;
+mod support;
+mod told;

@@ -1,0 +1,166 @@
+//! Start, change and stop.
+
+use std::process::{Command, Stdio};
+
+use crate::keys::{KEY, digest};
+use crate::support::{Tollgate, Upstream, curl, eventually, get};
+
+fn file(upstream: &Upstream, rate: u64) -> String {
+    format!(
+        "
+upstreams: {{ api: {{ url: \"http://{}\" }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+plans: {{ p: {{ rate_limit: {{ sustained: {{ rate: {rate}, window: day }}, scope: user }} }} }}
+tenants: [ {{ id: acme, plan: p }} ]
+keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
+",
+        upstream.address,
+        digest()
+    )
+}
+
+fn limit(gateway: &Tollgate) -> String {
+    get(&gateway.url("/x"), KEY).header("x-ratelimit-limit").to_owned()
+}
+
+/// README's first command: what it prints works as printed.
+#[test]
+fn without_a_file_everything_is_built_in_and_the_printed_line_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway =
+        Tollgate::start(&["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"], folder);
+    let line = gateway.greeting.lines().find(|line| line.starts_with("curl ")).unwrap();
+    let output = Command::new("sh").args(["-c", line]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.starts_with("HTTP/1.1 200 OK\r\n"), "{told}");
+    for part in
+        ["x-ratelimit-limit: 100", "x-ratelimit-remaining: 99", "\"x-tollgate-tenant\": \"demo\""]
+    {
+        assert!(told.contains(part), "{part} is missing of:\n{told}");
+    }
+    assert_eq!(curl(&[&gateway.url("/hello")]).status, 401);
+    assert_eq!(curl(&[&gateway.admin_url("/readyz")]).status, 200);
+    assert_eq!(curl(&[&gateway.admin_url("/healthz")]).status, 200);
+}
+
+#[test]
+fn a_changed_file_is_put_into_force_by_itself_and_by_signal() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream, 1000));
+    assert_eq!(limit(&gateway), "1000");
+    gateway.rewrite(&file(&upstream, 2000));
+    gateway.wait_for("a new configuration is in force");
+    // Tokens are kept, not filled up.
+    let answer = get(&gateway.url("/x"), KEY);
+    assert_eq!(answer.header("x-ratelimit-limit"), "2000");
+    assert_eq!(answer.header("x-ratelimit-remaining"), "998");
+    gateway.signal("-HUP");
+    gateway.wait_for("a new configuration is in force");
+}
+
+#[test]
+fn a_link_that_is_pointed_elsewhere_is_a_change() {
+    let upstream = Upstream::new("", "ok");
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, rate: u64| {
+        let text = format!("{}{}", crate::support::SERVER, file(&upstream, rate));
+        std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        std::fs::write(folder.path().join(name).join("tollgate.yaml"), text).unwrap();
+    };
+    let point = |name: &str| {
+        let new = folder.path().join("new-link");
+        std::os::unix::fs::symlink(name, &new).unwrap();
+        std::fs::rename(new, folder.path().join("current")).unwrap();
+    };
+    write("one", 1000);
+    write("two", 2000);
+    point("one");
+    let config = folder.path().join("current/tollgate.yaml").to_str().unwrap().to_owned();
+    let empty = tempfile::tempdir().unwrap();
+    let gateway = Tollgate::start(&["--config", &config], empty);
+    assert_eq!(limit(&gateway), "1000");
+    point("two");
+    gateway.wait_for("a new configuration is in force");
+    assert_eq!(limit(&gateway), "2000");
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_says_why() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream, 1000));
+    gateway.rewrite("routes: 7\n");
+    gateway.wait_for("expected a list");
+    gateway.wait_for("the old one stays in force");
+    assert_eq!(limit(&gateway), "1000");
+    let moved = format!("{}storage: {{ path: ./elsewhere }}\n", file(&upstream, 5));
+    gateway.rewrite(&moved);
+    gateway.wait_for("a change of `storage` needs a restart");
+    assert_eq!(limit(&gateway), "1000");
+}
+
+#[test]
+fn a_bad_file_at_the_start_is_78_and_a_taken_port_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.yaml");
+    std::fs::write(&path, "tenants: [ { id: a, plan: none } ]\n").unwrap();
+    let serve = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("serve").args(args).output().unwrap()
+    };
+    let output = serve(&["--config", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no plan `none`"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = serve(&["--listen", &address, "--admin-listen", "127.0.0.1:0"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("is taken by another program"), "{told}");
+}
+
+/// Requests over new connections, one after another, until the gateway is gone; their statuses.
+fn load(gateway: &Tollgate, requests: usize) -> std::process::Child {
+    let url = gateway.url("/x?[1-100000]").replace("100000", &requests.to_string());
+    let key = format!("x-api-key: {KEY}");
+    Command::new("curl")
+        .args(["-s", "-o", "/dev/null", "-w", "%{http_code}\\n", &url, "-H", &key])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_reload_under_load_loses_no_request() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream, 1_000_000));
+    let load = load(&gateway, 3000);
+    for round in 1..=3u64 {
+        gateway.rewrite(&file(&upstream, 1_000_000 + round));
+        gateway.wait_for("a new configuration is in force");
+    }
+    let output = load.wait_with_output().unwrap();
+    let statuses = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(statuses.lines().count(), 3000);
+    assert!(statuses.lines().all(|status| status == "200"), "{statuses}");
+}
+
+#[test]
+fn a_stop_finishes_what_is_in_flight_and_exits_0() {
+    let upstream = Upstream::serving(|stream| {
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        std::io::Write::write_all(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+    });
+    let mut gateway = Tollgate::with(&file(&upstream, 1000));
+    let load = load(&gateway, 1);
+    eventually("the request is in flight", || upstream.heads().len() == 1);
+    gateway.signal("-TERM");
+    eventually("it wants no more requests", || {
+        let output = Command::new("curl")
+            .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", &gateway.admin_url("/readyz")])
+            .output()
+            .unwrap();
+        output.stdout == b"503"
+    });
+    let output = load.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "200\n");
+    assert_eq!(gateway.end().code(), Some(0));
+}

@@ -1,0 +1,157 @@
+//! A gateway as a process, an upstream that answers as it is told, and curl.
+
+mod curl;
+mod upstream;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+pub use curl::{curl, get};
+pub use upstream::Upstream;
+
+/// How long anything may take on a machine that has much else to do.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `tollgate serve`; ended when dropped.
+pub struct Tollgate {
+    child: Child,
+    pub address: String,
+    pub admin: String,
+    pub greeting: String,
+    log: Receiver<String>,
+    folder: tempfile::TempDir,
+}
+
+/// What every test's file begins with: free ports, two workers.
+pub const SERVER: &str = "server: { listen: 127.0.0.1:0, admin_listen: 127.0.0.1:0, workers: 2, drain_timeout_ms: 5000 }\n";
+
+impl Tollgate {
+    /// With a file of this text, after [`SERVER`].
+    pub fn with(text: &str) -> Tollgate {
+        Tollgate::start_with_server(SERVER, text)
+    }
+
+    /// With a `server` section of its own.
+    pub fn start_with_server(server: &str, text: &str) -> Tollgate {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tollgate.yaml");
+        std::fs::write(&path, format!("{server}{text}")).unwrap();
+        Tollgate::start(&["--config", path.to_str().unwrap()], folder)
+    }
+
+    pub fn start(args: &[&str], folder: tempfile::TempDir) -> Tollgate {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .arg("serve")
+            .args(args)
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = lines_of(child.stderr.take().unwrap());
+        let mut greeting = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        // The greeting ends with the last line of its addresses, or of the demonstration.
+        let last = if args.contains(&"--config") { "  admin " } else { "Next:" };
+        loop {
+            let mut line = String::new();
+            if out.read_line(&mut line).unwrap() == 0 {
+                let told: Vec<String> = log.iter().collect();
+                panic!("it did not start: {}", told.join("\n"));
+            }
+            greeting += &line;
+            if line.starts_with(last) {
+                break;
+            }
+        }
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        let after = |word: &str| {
+            let line = greeting.lines().find(|line| line.trim_start().starts_with(word)).unwrap();
+            let url = line.split_whitespace().nth(1).unwrap();
+            url.trim_start_matches("http://").split('/').next().unwrap().to_owned()
+        };
+        let (address, admin) = (after("gateway"), after("admin"));
+        Tollgate { child, address, admin, greeting, log, folder }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub fn admin_url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.admin)
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.folder.path().join("tollgate.yaml")
+    }
+
+    /// Writes the file anew, as an editor does: another file takes its place.
+    pub fn rewrite(&self, text: &str) {
+        let new = self.folder.path().join("new.yaml");
+        std::fs::write(&new, format!("{SERVER}{text}")).unwrap();
+        std::fs::rename(new, self.file()).unwrap();
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for a line of the log that has `part` in it.
+    pub fn wait_for(&self, part: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.log.recv_timeout(left) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(_) => {}
+                Err(_) => panic!("the log never said {part:?}"),
+            }
+        }
+    }
+
+    /// Waits for its end.
+    pub fn end(&mut self) -> ExitStatus {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Tollgate {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines_of(stderr: ChildStderr) -> Receiver<String> {
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stderr);
+        let mut line = String::new();
+        while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            let _ = tell.send(std::mem::take(&mut line));
+        }
+        let _ = reader.read_to_end(&mut Vec::new());
+    });
+    told
+}
+
+/// Waits until `holds`, or panics.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
