@@ -89,7 +89,7 @@ fn a_bad_file_changes_nothing_and_says_why() {
     let upstream = Upstream::new("", "ok");
     let gateway = Tollgate::with(&file(&upstream, 1000));
     gateway.rewrite("routes: 7\n");
-    gateway.wait_for("expected a list");
+    gateway.wait_for("found the number 7");
     gateway.wait_for("the old one stays in force");
     assert_eq!(limit(&gateway), "1000");
     let moved = format!("{}storage: {{ path: ./elsewhere }}\n", file(&upstream, 5));

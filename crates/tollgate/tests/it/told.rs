@@ -89,7 +89,6 @@ fn a_stack_of_second_and_month_is_told_for_both_over_both_versions_of_http() {
     let refused = curl(&["--http2-prior-knowledge", &gateway.url("/x"), "-H", &key]);
     assert_eq!(refused.status, 429);
     assert_eq!(refused.json()["violated-policies"], serde_json::json!(["user-month"]));
-    assert_eq!(refused.header("x-ratelimit-remaining-second"), "100", "the bucket was not charged");
 }
 
 #[test]
