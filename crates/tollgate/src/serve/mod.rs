@@ -21,6 +21,7 @@ use crate::exit::Failure;
 use crate::output::print;
 use running::{Running, bind_admin, not_bound};
 use source::Source;
+use watch::Watch;
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(Level::INFO).init();
@@ -31,6 +32,8 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
 
 /// Everything bound and started.
 fn start(source: Source) -> Result<Running, Failure> {
+    // Looked at before it is read: what changes from here on is a change.
+    let watch = Watch::new(source.file());
     let policy = source.policy()?;
     let server = policy.settings().server.clone();
     let mut settings = Settings::new(&server);
@@ -46,7 +49,7 @@ fn start(source: Source) -> Result<Running, Failure> {
     let gateway = Gateway::bind(settings).map_err(|error| not_bound(&server.listen, &error))?;
     let of_workers = Arc::clone(&shared);
     let data = gateway.start(move || Law::new(&of_workers, ())).map_err(failed)?;
-    Ok(Running { source, shared, data, admin })
+    Ok(Running { source, shared, data, admin, watch })
 }
 
 fn failed(error: impl Display) -> Failure {

@@ -12,11 +12,12 @@ use tollgate_gateway::law::{FileKeys, Shared};
 use tollgate_policy::ListenAddress;
 use tollgate_policy::shapes::Server;
 
+use super::failed;
 use super::metrics::Scraped;
 use super::reload::reload;
 use super::signals::{Signal, Signals};
 use super::source::Source;
-use super::{failed, watch};
+use super::watch::Watch;
 use crate::exit::Failure;
 
 /// A gateway that runs.
@@ -26,6 +27,7 @@ pub(crate) struct Running {
     pub(crate) shared: Arc<Shared<FileKeys>>,
     pub(crate) data: tollgate_gateway::Running,
     pub(crate) admin: TcpListener,
+    pub(crate) watch: Watch,
 }
 
 impl Running {
@@ -70,7 +72,7 @@ impl Running {
     }
 
     async fn run(self) -> Result<(), Failure> {
-        let Running { source, shared, data, admin } = self;
+        let Running { source, shared, data, admin, mut watch } = self;
         let health = Health::default();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Scraped::new(&shared, data.counts())));
@@ -79,7 +81,6 @@ impl Running {
         let stop = async { drop(ended.await) };
         let admin = tokio::spawn(tollgate_admin::serve(admin, open, stop));
         let mut signals = Signals::new()?;
-        let mut watch = watch::Watch::new(source.file());
         health.set_ready(true);
         loop {
             let told = tokio::select! {
