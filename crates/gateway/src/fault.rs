@@ -53,7 +53,9 @@ impl Fault {
         match self {
             Fault::Connect => "CONNECT is not served here",
             Fault::Target => "the request's target must be a path that begins with /, or a URL",
-            Fault::Host => "HTTP/1.1 needs one Host header with a host and perhaps a port",
+            Fault::Host => {
+                "a request over HTTP/1.1 needs one Host header: a host, and perhaps a port"
+            }
             Fault::Authority => "the Host header must be the same as :authority, or be left out",
             Fault::TransferCoding => "the only transfer coding served here is chunked",
             Fault::TwoLengths => "send Content-Length or Transfer-Encoding, not both",

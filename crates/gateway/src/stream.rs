@@ -165,14 +165,16 @@ impl AsyncWrite for Stream {
         // Many slices cost the kernel more than copying a little costs us.
         match slices {
             [one] => self.poll_write(cx, one),
-            _ if slices.iter().map(|slice| slice.len()).sum::<usize>() <= FEW => SCRATCH.with(|scratch| {
-                let mut scratch = scratch.borrow_mut();
-                scratch.clear();
-                for slice in slices {
-                    scratch.extend_from_slice(slice);
-                }
-                self.poll_write(cx, &scratch)
-            }),
+            _ if slices.iter().map(|slice| slice.len()).sum::<usize>() <= FEW => {
+                SCRATCH.with(|scratch| {
+                    let mut scratch = scratch.borrow_mut();
+                    scratch.clear();
+                    for slice in slices {
+                        scratch.extend_from_slice(slice);
+                    }
+                    self.poll_write(cx, &scratch)
+                })
+            }
             _ => wired!(self, poll_write_vectored(cx, slices)),
         }
     }

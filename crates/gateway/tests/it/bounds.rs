@@ -37,7 +37,8 @@ fn too_large_a_body_is_413_whether_announced_or_not() {
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
     assert_eq!(upstream.heads().len(), 0);
     let chunk = format!("258\r\n{}\r\n", "x".repeat(600));
-    let chunked = format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{chunk}");
+    let chunked =
+        format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{chunk}");
     let head = Raw::connect(gateway.address).write(chunked).head();
     assert!(head.starts_with("HTTP/1.1 413"), "{head}");
     assert_eq!(gateway.failures.lock().unwrap()[0].0.as_str(), "request_too_large");

@@ -55,7 +55,8 @@ fn what_is_in_flight_is_finished_and_idle_connections_are_closed() {
         exchange.ok("done");
         true
     });
-    let mut gateway = TestGateway::with(&[&upstream.url()], |server| server.drain_timeout_ms = 20_000);
+    let mut gateway =
+        TestGateway::with(&[&upstream.url()], |server| server.drain_timeout_ms = 20_000);
     let mut idle = Raw::connect(gateway.address);
     idle.write("GET /quick HTTP/1.1\r\nhost: a\r\n\r\n").response();
     let mut busy = Raw::connect(gateway.address);

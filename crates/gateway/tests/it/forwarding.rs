@@ -28,7 +28,8 @@ fn requests_and_responses_pass_with_their_bodies() {
 fn statuses_headers_and_lengths_of_heads_pass() {
     let upstream = Served::new(|exchange: &mut Exchange| {
         if exchange.head.starts_with("HEAD") {
-            exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 1234\r\nx-one: 1\r\nx-one: 2\r\n\r\n");
+            exchange
+                .write("HTTP/1.1 200 OK\r\ncontent-length: 1234\r\nx-one: 1\r\nx-one: 2\r\n\r\n");
         } else if exchange.head.contains("/304") {
             exchange.write("HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\n\r\n");
         } else {
@@ -38,7 +39,10 @@ fn statuses_headers_and_lengths_of_heads_pass() {
     });
     let gateway = TestGateway::new(&upstream.url());
     let head = Raw::connect(gateway.address).write("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n").head();
-    assert!(head.starts_with("HTTP/1.1 200") && head.contains("content-length: 1234\r\n"), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 200") && head.contains("content-length: 1234\r\n"),
+        "{head}"
+    );
     assert!(head.contains("x-one: 1\r\n") && head.contains("x-one: 2\r\n"));
     assert!(get(gateway.address, "/304").0.starts_with("HTTP/1.1 304"));
     assert!(get(gateway.address, "/").0.starts_with("HTTP/1.1 418"));
@@ -145,7 +149,10 @@ fn a_panic_ends_one_connection_and_is_counted() {
     });
     let mut other = Raw::connect(gateway.address);
     other.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
-    assert_eq!(Raw::connect(gateway.address).write("GET /panic HTTP/1.1\r\nhost: a\r\n\r\n").rest(), "");
+    assert_eq!(
+        Raw::connect(gateway.address).write("GET /panic HTTP/1.1\r\nhost: a\r\n\r\n").rest(),
+        ""
+    );
     assert_eq!(gateway.counts.panics(), 1);
     assert!(other.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").head().starts_with("HTTP/1.1 200"));
 }

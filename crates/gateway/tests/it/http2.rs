@@ -39,10 +39,15 @@ async fn grpc_upstream(connections: Arc<AtomicUsize>) -> SocketAddr {
                 let body = request.into_body().collect().await.unwrap().to_bytes();
                 let mut trailers = HeaderMap::new();
                 trailers.insert("grpc-status", HeaderValue::from_static("0"));
-                let frames = [Ok::<_, std::convert::Infallible>(Frame::data(body)), Ok(Frame::trailers(trailers))];
+                let frames = [
+                    Ok::<_, std::convert::Infallible>(Frame::data(body)),
+                    Ok(Frame::trailers(trailers)),
+                ];
                 let stream = tokio_stream(frames);
                 let mut response = Response::new(StreamBody::new(stream));
-                response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+                response
+                    .headers_mut()
+                    .insert("content-type", HeaderValue::from_static("application/grpc"));
                 Ok::<_, std::convert::Infallible>(response)
             });
             tokio::spawn(

