@@ -4,7 +4,7 @@
 //! headers, signed or differing lengths, a transfer coding that does not end in `chunked`. What is listed here it
 //! lets through, and two programs may read it in two ways.
 
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, StatusCode, Version};
 
 use crate::settings::Limits;
@@ -68,7 +68,6 @@ impl Fault {
 
 /// What is wrong with the head of a request, if anything.
 pub(crate) fn of_head<B>(request: &Request<B>, limits: &Limits) -> Result<(), Fault> {
-    let headers = request.headers();
     if request.method() == Method::CONNECT {
         return Err(Fault::Connect);
     }
@@ -77,37 +76,60 @@ pub(crate) fn of_head<B>(request: &Request<B>, limits: &Limits) -> Result<(), Fa
     if !is_path {
         return Err(Fault::Target);
     }
-    host(request)?;
-    if limits.headers > 0 && headers.len() > limits.headers {
+    if limits.headers > 0 && request.headers().len() > limits.headers {
         return Err(Fault::ManyHeaders);
     }
-    if let Some(coding) = headers.get(TRANSFER_ENCODING) {
-        let is_chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
-        if !is_chunked || headers.get_all(TRANSFER_ENCODING).iter().nth(1).is_some() {
-            return Err(Fault::TransferCoding);
-        }
-        if headers.contains_key(CONTENT_LENGTH) {
-            return Err(Fault::TwoLengths);
-        }
+    let seen = Seen::of(request.headers())?;
+    host(request, seen.host)?;
+    if seen.coding.is_some() && seen.length.is_some() {
+        return Err(Fault::TwoLengths);
     }
-    if headers
-        .get(EXPECT)
-        .is_some_and(|wish| !wish.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-    {
-        return Err(Fault::Expectation);
-    }
-    if limits.body_bytes > 0 && length(headers).is_some_and(|length| length > limits.body_bytes) {
+    let most = limits.body_bytes;
+    let length = seen.length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if most > 0 && length.is_some_and(|length| length > most) {
         return Err(Fault::LargeBody);
     }
     Ok(())
 }
 
-fn host<B>(request: &Request<B>) -> Result<(), Fault> {
-    let mut hosts = request.headers().get_all(HOST).iter();
-    let (host, second) = (hosts.next(), hosts.next());
-    if second.is_some() || host.is_some_and(|host| !is_host(host.as_bytes())) {
-        return Err(Fault::Host);
+/// The headers that matter here, found in one look at each: most requests have none but `Host`.
+#[derive(Default)]
+struct Seen<'h> {
+    host: Option<&'h HeaderValue>,
+    coding: Option<&'h HeaderValue>,
+    length: Option<&'h HeaderValue>,
+}
+
+impl<'h> Seen<'h> {
+    fn of(headers: &'h HeaderMap) -> Result<Seen<'h>, Fault> {
+        let mut seen = Seen::default();
+        for (name, value) in headers {
+            match name.as_str().len() {
+                4 if name == HOST => {
+                    if seen.host.replace(value).is_some() || !is_host(value.as_bytes()) {
+                        return Err(Fault::Host);
+                    }
+                }
+                6 if name == EXPECT => {
+                    if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
+                        return Err(Fault::Expectation);
+                    }
+                }
+                14 if name == CONTENT_LENGTH => seen.length = Some(value),
+                17 if name == TRANSFER_ENCODING => {
+                    let is_chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
+                    if seen.coding.replace(value).is_some() || !is_chunked {
+                        return Err(Fault::TransferCoding);
+                    }
+                }
+                _ => (),
+            }
+        }
+        Ok(seen)
     }
+}
+
+fn host<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<(), Fault> {
     let authority = request.uri().authority();
     if authority.is_some_and(|authority| authority.as_str().contains('@')) {
         return Err(Fault::Target);
@@ -134,8 +156,4 @@ fn is_host(value: &[u8]) -> bool {
             || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']' | b'%' | b'~')
     };
     value.iter().all(is_right)
-}
-
-fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -62,9 +62,10 @@ impl Forwarder {
     ) -> Result<Response<Body>, ForwardError> {
         let _pending = upstream.backpressure().enter();
         let local = self.local(upstream);
-        let upgrade = head::wanted_upgrade(&request);
+        let hops = head::Hops::of(request.headers());
+        let upgrade = head::wanted_upgrade(&request, hops);
         let needs_http2 = head::is_grpc(&request);
-        head::prepare(&mut request, connection);
+        head::prepare(&mut request, hops, connection);
         let pool = self.pick(&local, upstream).await?;
         if let Some(protocol) = upgrade {
             return upgrade::exchange((upstream, &pool), (request, protocol), &self.presence).await;
