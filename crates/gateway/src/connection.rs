@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use http::HeaderValue;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -17,7 +18,7 @@ use tokio::net::TcpStream;
 use crate::caller::is_trusted;
 use crate::entry::Entry;
 use crate::handler::Handler;
-use crate::stream::{Heard, Stream};
+use crate::stream::{Peer, Stream};
 use crate::ticker::Watch;
 use crate::worker::{Phase, Worker};
 
@@ -54,7 +55,7 @@ impl Connection {
 
     /// A request begins.
     pub(crate) fn begin(&self) -> InFlight {
-        self.activity.heard.forget();
+        self.activity.peer.forget();
         self.activity.in_flight.set(self.activity.in_flight.get() + 1);
         InFlight(Rc::clone(&self.activity))
     }
@@ -64,7 +65,7 @@ impl Connection {
 #[derive(Debug)]
 struct Activity {
     in_flight: Cell<usize>,
-    heard: Heard,
+    peer: Peer,
     is_http2: bool,
 }
 
@@ -72,8 +73,9 @@ impl Activity {
     fn doing(&self) -> Doing {
         match self.in_flight.get() {
             // Frames of HTTP/2 that belong to no request are no half request.
-            0 if self.is_http2 || !self.heard.get() => Doing::Nothing,
+            0 if self.is_http2 || !self.peer.is_heard() => Doing::Nothing,
             0 => Doing::Reading,
+            _ if self.peer.is_deaf() => Doing::Talking,
             _ => Doing::Answering,
         }
     }
@@ -86,6 +88,8 @@ enum Doing {
     /// In the middle of a request's head.
     Reading,
     Answering,
+    /// Answering somebody who does not read.
+    Talking,
 }
 
 /// A request in flight: from its head to the last byte of its response.
@@ -95,7 +99,7 @@ pub(crate) struct InFlight(Rc<Activity>);
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.set(self.0.in_flight.get().saturating_sub(1));
-        self.0.heard.forget();
+        self.0.peer.forget();
     }
 }
 
@@ -122,10 +126,10 @@ pub(crate) async fn serve<H: Handler>(
     let bounds = Bounds { watch, worker: &worker, activity };
     let ended = if is_http2 {
         let served = worker.http2().serve_connection(TokioIo::new(stream), service);
-        bounds.serve(pin!(served), |served| served.graceful_shutdown()).await
+        bounds.serve(pin!(served), http2::Connection::graceful_shutdown).await
     } else {
         let served = worker.http1().serve_connection(TokioIo::new(stream), service).with_upgrades();
-        bounds.serve(pin!(served), |served| served.graceful_shutdown()).await
+        bounds.serve(pin!(served), http1::UpgradeableConnection::graceful_shutdown).await
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a connection ended early");
@@ -144,7 +148,7 @@ fn connection(
         is_from_proxy: is_trusted(address, &worker.settings().trusted_proxies),
         address: HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
-        activity: Rc::new(Activity { in_flight: Cell::new(0), heard: stream.heard(), is_http2 }),
+        activity: Rc::new(Activity { in_flight: Cell::new(0), peer: stream.peer(), is_http2 }),
     }
 }
 
@@ -203,7 +207,7 @@ impl Bounds<'_> {
                 if self.watch.poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                if is_closing || doing == Doing::Reading {
+                if is_closing || doing != Doing::Nothing {
                     self.worker.count(|counts| &counts.timeouts);
                     return Poll::Ready(Ok(()));
                 }
@@ -218,7 +222,7 @@ impl Bounds<'_> {
 
     fn arm(&self, doing: Doing) {
         match doing {
-            Doing::Nothing => self.watch.arm(self.worker.limits().idle_timeout),
+            Doing::Nothing | Doing::Talking => self.watch.arm(self.worker.limits().idle_timeout),
             Doing::Reading => self.watch.arm(self.worker.limits().header_timeout),
             Doing::Answering => self.watch.disarm(),
         }

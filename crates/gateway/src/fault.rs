@@ -106,27 +106,28 @@ impl<'h> Seen<'h> {
         for (name, value) in headers {
             match name.as_str().len() {
                 4 if name == HOST => {
-                    if seen.host.replace(value).is_some() || !is_host(value.as_bytes()) {
-                        return Err(Fault::Host);
-                    }
+                    let is_second = seen.host.replace(value).is_some();
+                    right(!is_second && is_host(value.as_bytes()), Fault::Host)?;
                 }
-                6 if name == EXPECT => {
-                    if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
-                        return Err(Fault::Expectation);
-                    }
-                }
+                6 if name == EXPECT => right(is(value, "100-continue"), Fault::Expectation)?,
                 14 if name == CONTENT_LENGTH => seen.length = Some(value),
                 17 if name == TRANSFER_ENCODING => {
-                    let is_chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
-                    if seen.coding.replace(value).is_some() || !is_chunked {
-                        return Err(Fault::TransferCoding);
-                    }
+                    let is_second = seen.coding.replace(value).is_some();
+                    right(!is_second && is(value, "chunked"), Fault::TransferCoding)?;
                 }
                 _ => (),
             }
         }
         Ok(seen)
     }
+}
+
+fn right(is_right: bool, fault: Fault) -> Result<(), Fault> {
+    if is_right { Ok(()) } else { Err(fault) }
+}
+
+fn is(value: &HeaderValue, word: &str) -> bool {
+    value.as_bytes().eq_ignore_ascii_case(word.as_bytes())
 }
 
 fn host<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<(), Fault> {

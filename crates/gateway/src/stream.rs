@@ -1,4 +1,4 @@
-//! A TCP connection, with TLS or without, that remembers whether the peer was heard.
+//! A TCP connection, with TLS or without, that tells what its peer does.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -12,11 +12,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
 /// A connection to a caller or an upstream. Hyper takes it and never gives it back, so what must be known about
-/// it from outside is shared: whether a byte came since somebody last asked.
+/// it from outside is shared.
 #[derive(Debug)]
 pub(crate) struct Stream {
     wire: Wire,
-    heard: Heard,
+    peer: Peer,
     /// Bytes that were read to see which protocol this is, and come first.
     rewound: Option<Rewound>,
 }
@@ -27,17 +27,39 @@ enum Wire {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Whether a byte came. Hyper wants connections that can move between threads; these never do.
+/// What the other end does. Hyper wants connections that can move between threads; these never do.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<AtomicBool>);
+pub(crate) struct Peer(Arc<Signals>);
 
-impl Heard {
-    pub(crate) fn get(&self) -> bool {
-        self.0.load(Relaxed)
+#[derive(Debug, Default)]
+struct Signals {
+    /// A byte came since somebody last asked.
+    is_heard: AtomicBool,
+    /// It does not take what we write.
+    is_deaf: AtomicBool,
+}
+
+impl Peer {
+    pub(crate) fn is_heard(&self) -> bool {
+        self.0.is_heard.load(Relaxed)
     }
 
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.0.is_deaf.load(Relaxed)
+    }
+
+    /// Asks anew whether a byte came.
     pub(crate) fn forget(&self) {
-        self.0.store(false, Relaxed);
+        self.0.is_heard.store(false, Relaxed);
+    }
+
+    fn hear(&self) {
+        self.0.is_heard.store(true, Relaxed);
+    }
+
+    fn written(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.0.is_deaf.store(polled.is_pending(), Relaxed);
+        polled
     }
 }
 
@@ -51,11 +73,11 @@ impl Stream {
     }
 
     fn new(wire: Wire) -> Stream {
-        Stream { wire, heard: Heard::default(), rewound: None }
+        Stream { wire, peer: Peer::default(), rewound: None }
     }
 
-    pub(crate) fn heard(&self) -> Heard {
-        self.heard.clone()
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer.clone()
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -122,7 +144,7 @@ impl AsyncRead for Stream {
                 this.rewound = None;
             }
             if some > 0 {
-                this.heard.0.store(true, Relaxed);
+                this.peer.hear();
                 return Poll::Ready(Ok(()));
             }
         }
@@ -132,7 +154,7 @@ impl AsyncRead for Stream {
             Wire::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buffer),
         };
         if buffer.filled().len() > before {
-            this.heard.0.store(true, Relaxed);
+            this.peer.hear();
         }
         polled
     }
@@ -154,7 +176,8 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        wired!(self, poll_write(cx, bytes))
+        let polled = wired!(self, poll_write(cx, bytes));
+        self.peer.written(polled)
     }
 
     fn poll_write_vectored(
@@ -175,7 +198,10 @@ impl AsyncWrite for Stream {
                     self.poll_write(cx, &scratch)
                 })
             }
-            _ => wired!(self, poll_write_vectored(cx, slices)),
+            _ => {
+                let polled = wired!(self, poll_write_vectored(cx, slices));
+                self.peer.written(polled)
+            }
         }
     }
 

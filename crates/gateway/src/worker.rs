@@ -8,6 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
@@ -190,7 +191,7 @@ struct Acceptor<H> {
 }
 
 impl<H: Handler> Acceptor<H> {
-    async fn accept_and_drain(mut self) {
+    async fn accept_and_drain(self) {
         let mut stop = self.stop.clone();
         let stopped = async move { stop.wait_for(|stop| *stop).await.is_ok() };
         self.accept_until(stopped).await;
@@ -214,25 +215,25 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
-    async fn accept_until<T>(&mut self, end: impl Future<Output = T>) {
+    async fn accept_until<T>(&self, end: impl Future<Output = T>) {
         let mut end = std::pin::pin!(end);
         loop {
-            let accepted = tokio::select! {
-                biased;
-                accepted = self.listener.accept() => accepted,
-                _ = &mut end => return,
-            };
-            match accepted {
-                Ok(accepted) => self.serve(accepted),
-                Err(error) => self.pause(&error).await,
+            let accepted = std::future::poll_fn(|cx| match end.as_mut().poll(cx) {
+                Poll::Ready(_) => Poll::Ready(None),
+                Poll::Pending => self.listener.poll_accept(cx).map(Some),
+            });
+            match accepted.await {
+                None => return,
+                Some(Ok(accepted)) => self.serve(accepted),
+                Some(Err(error)) => self.pause(&error).await,
             }
         }
     }
 
     /// Takes what waits to be accepted: whoever connected before we stopped listening is served.
     fn empty_queue(&self) {
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        while let std::task::Poll::Ready(Ok(accepted)) = self.listener.poll_accept(&mut cx) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Ok(accepted)) = self.listener.poll_accept(&mut cx) {
             self.serve(accepted);
         }
     }

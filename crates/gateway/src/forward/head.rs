@@ -142,10 +142,9 @@ pub(crate) fn prepare<B>(request: &mut Request<B>, hops: Hops, connection: &Conn
 
 /// `Host` says what `:authority` or an absolute target did (RFC 9112, 3.2.2).
 fn host<B>(request: &mut Request<B>) {
-    if let Some(authority) = request.uri().authority() {
-        if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
-            request.headers_mut().insert(HOST, host);
-        }
+    let authority = request.uri().authority();
+    if let Some(Ok(host)) = authority.map(|authority| HeaderValue::from_str(authority.as_str())) {
+        request.headers_mut().insert(HOST, host);
     }
 }
 
@@ -175,10 +174,11 @@ fn forwarded(headers: &mut HeaderMap, connection: &Connection) {
 /// Gives a request the target and version of an HTTP/1.1 upstream.
 pub(crate) fn for_http1<B>(request: &mut Request<B>, origin: &Origin) {
     // Only HTTP/1.0 can do without.
-    if request.version() == Version::HTTP_10 && !request.headers().contains_key(HOST) {
-        if let Ok(host) = HeaderValue::from_str(&origin.authority) {
-            request.headers_mut().insert(HOST, host);
-        }
+    if request.version() == Version::HTTP_10
+        && let Entry::Vacant(vacant) = request.headers_mut().entry(HOST)
+        && let Ok(host) = HeaderValue::from_str(&origin.authority)
+    {
+        vacant.insert(host);
     }
     *request.version_mut() = Version::HTTP_11;
     // Most targets are a path already.

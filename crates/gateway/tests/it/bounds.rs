@@ -94,6 +94,31 @@ fn a_body_that_stops_coming_is_408() {
 }
 
 #[test]
+fn a_caller_that_does_not_read_is_hung_up_on() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n");
+        let chunk = vec![b'x'; 1_000_000];
+        (0..1000).for_each(|_| exchange.write(&chunk));
+        false
+    });
+    let gateway = TestGateway::with(&[&upstream.url()], |server| server.caps.idle_timeout_ms = 300);
+    for preface in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut deaf = Raw::connect(gateway.address);
+        if preface.is_empty() {
+            deaf.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        } else {
+            // Settings with the largest window, room for all streams, and a GET.
+            deaf.write(preface).write(b"\0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff");
+            deaf.write(b"\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0");
+            deaf.write(b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a");
+        }
+        eventually("served", || gateway.counts.open() == 1);
+        eventually("hung up on", || gateway.counts.open() == 0);
+    }
+    assert_eq!(gateway.counts.timeouts(), 2);
+}
+
+#[test]
 fn above_the_cap_connections_are_refused() {
     let upstream = Served::echo();
     let gateway = TestGateway::with(&[&upstream.url()], |server| server.caps.connections = 3);

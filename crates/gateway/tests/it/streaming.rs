@@ -125,14 +125,26 @@ fn a_caller_that_hangs_up_ends_the_exchange() {
 #[test]
 fn an_upstream_that_breaks_off_is_no_complete_response() {
     let upstream = Served::new(|exchange: &mut Exchange| {
-        exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf");
+        exchange.write(match exchange.head.as_bytes()[5] {
+            b'1' => "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n",
+            b'2' => "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
+            b'3' => "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            _ => "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        });
         false
     });
     let gateway = TestGateway::new(&upstream.url());
-    let mut caller = Raw::connect(gateway.address);
-    let answer = caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").rest();
-    // Hyper throws away what it has not yet written when a body breaks off; either way the caller can tell.
-    assert!(answer.is_empty() || answer.ends_with("half"), "{answer}");
+    for path in ["/1", "/2", "/3", "/4"] {
+        let mut caller = Raw::connect(gateway.address);
+        let answer = caller.write(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).rest();
+        // Hyper throws away what it has not yet written when a body breaks off; either way the caller can tell.
+        assert!(!answer.ends_with("0\r\n\r\n") && !answer.contains("length: 0"), "{answer}");
+        let output = std::process::Command::new("curl")
+            .args(["--silent", "--http2-prior-knowledge", &gateway.url(path)])
+            .output()
+            .unwrap();
+        assert!(!output.status.success(), "{path} looks complete over HTTP/2");
+    }
 }
 
 #[test]
