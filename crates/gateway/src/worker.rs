@@ -22,6 +22,7 @@ use crate::connection;
 use crate::counts::Counts;
 use crate::forward::Forwarder;
 use crate::handler::Handler;
+use crate::listen::ignore_newcomers;
 use crate::panics::Guarded;
 use crate::presence::Presence;
 use crate::settings::{Limits, Settings};
@@ -50,7 +51,10 @@ pub(crate) enum Phase {
 
 /// How long idle connections are kept when draining: a caller that was just answered may be about to send again,
 /// and learns by that answer that it should not.
-const LINGER: Duration = Duration::from_millis(500);
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How long connections that have begun may take to be made: a round trip.
+const LAST_CALL: Duration = Duration::from_millis(200);
 
 /// How long to let others close something when the process has no descriptor left for a connection.
 const BREATH: Duration = Duration::from_millis(50);
@@ -200,6 +204,10 @@ impl<H: Handler> Acceptor<H> {
         worker.phase.set(Phase::Draining);
         let delay = worker.settings.drain_delay;
         self.accept_until(tokio::time::sleep(delay)).await;
+        if let Err(error) = ignore_newcomers(&self.listener) {
+            tracing::debug!(%error, "connections that begin in this moment may be reset");
+        }
+        self.accept_until(tokio::time::sleep(LAST_CALL)).await;
         self.empty_queue();
         drop(self);
 

@@ -247,7 +247,8 @@ mod tests {
             ("accept-encoding", "gzip"),
         ]);
         strip_hop_by_hop(&mut headers);
-        let left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        assert_eq!(left, ["x-third", "host", "content-length", "trailer", "accept-encoding"]);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["accept-encoding", "content-length", "host", "trailer", "x-third"]);
     }
 }
