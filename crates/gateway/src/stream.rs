@@ -1,11 +1,12 @@
 //! A TCP connection, with TLS or without, that tells what its peer does.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -96,11 +97,9 @@ impl Stream {
     pub(crate) async fn is_http2(&mut self) -> io::Result<bool> {
         let mut seen = Rewound::default();
         let speaks = loop {
-            let mut buffer = ReadBuf::new(&mut seen.bytes[seen.end..]);
-            std::future::poll_fn(|cx| Pin::new(&mut *self).poll_read(cx, &mut buffer)).await?;
-            let read = buffer.filled().len();
-            seen.end += read;
-            if read == 0 || !PREFACE.starts_with(&seen.bytes[..seen.end]) {
+            let before = seen.end;
+            poll_fn(|cx| self.poll_more(cx, &mut seen)).await?;
+            if seen.end == before || !PREFACE.starts_with(&seen.bytes[..seen.end]) {
                 break false;
             }
             if seen.end == PREFACE.len() {
@@ -109,6 +108,22 @@ impl Stream {
         };
         self.rewound = Some(seen);
         Ok(speaks)
+    }
+
+    /// Waits for the peer to say something, with next to no memory; nothing is lost. `false` at the end.
+    pub(crate) fn poll_wake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut seen = Rewound::default();
+        ready!(self.poll_more(cx, &mut seen))?;
+        let is_awake = seen.end > 0;
+        self.rewound = is_awake.then_some(seen);
+        Poll::Ready(Ok(is_awake))
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>, seen: &mut Rewound) -> Poll<io::Result<()>> {
+        let mut buffer = ReadBuf::new(&mut seen.bytes[seen.end..]);
+        ready!(Pin::new(self).poll_read(cx, &mut buffer))?;
+        seen.end += buffer.filled().len();
+        Poll::Ready(Ok(()))
     }
 }
 

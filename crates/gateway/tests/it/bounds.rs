@@ -67,6 +67,35 @@ fn half_a_request_and_an_idle_connection_are_closed_in_time() {
 }
 
 #[test]
+fn a_connection_that_rested_serves_as_before() {
+    let upstream = Served::echo();
+    let mut gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.idle_timeout_ms = 4000;
+    });
+    let mut caller = Raw::connect(gateway.address);
+    for path in ["/first", "/second", "/third"] {
+        let (head, seen) =
+            caller.write(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).response();
+        assert!(head.starts_with("HTTP/1.1 200") && seen.starts_with(&format!("GET {path} ")));
+        // Longer than hyper is left to wait, and shorter than the idle timeout.
+        std::thread::sleep(Duration::from_millis(1800));
+    }
+    // Half a request after a rest is no rest.
+    let mut half = Raw::connect(gateway.address);
+    half.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
+    assert_eq!(caller.rest(), "", "the idle timeout ends a rest");
+    half.write("G");
+    // Stopping ends one too.
+    let mut idle = Raw::connect(gateway.address);
+    idle.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
+    std::thread::sleep(Duration::from_millis(1500));
+    let stopped = gateway.stop();
+    assert_eq!(idle.rest(), "");
+    drop(half);
+    stopped.join().unwrap();
+}
+
+#[test]
 fn a_slow_answer_does_not_make_a_connection_idle() {
     let upstream = Served::new(|exchange: &mut Exchange| {
         std::thread::sleep(Duration::from_millis(800));
