@@ -19,6 +19,7 @@ const fn tool(program: &'static str, flag: &'static [&'static str], package: &'s
 /// What tests start or call.
 const FOR_TESTS: &[Tool] = &[
     tool("curl", &["--version"], "curl"),
+    tool("promtool", &["--version"], "prometheus"),
     tool("python3", &["-c", "import ensurepip, venv"], "python3-venv"),
 ];
 

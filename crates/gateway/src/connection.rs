@@ -4,20 +4,25 @@
 //! too little happens, and end all of them when the gateway stops.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use http::HeaderValue;
-use hyper::service::service_fn;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use crate::body::Body;
 use crate::caller::is_trusted;
 use crate::entry::Entry;
 use crate::handler::Handler;
-use crate::stream::{Heard, Stream};
+use crate::stream::{Peer, Stream};
 use crate::ticker::Watch;
 use crate::worker::{Phase, Worker};
 
@@ -54,7 +59,7 @@ impl Connection {
 
     /// A request begins.
     pub(crate) fn begin(&self) -> InFlight {
-        self.activity.heard.forget();
+        self.activity.peer.forget();
         self.activity.in_flight.set(self.activity.in_flight.get() + 1);
         InFlight(Rc::clone(&self.activity))
     }
@@ -64,15 +69,16 @@ impl Connection {
 #[derive(Debug)]
 struct Activity {
     in_flight: Cell<usize>,
-    heard: Heard,
+    peer: Peer,
     is_http2: bool,
 }
 
 impl Activity {
     fn doing(&self) -> Doing {
         match self.in_flight.get() {
+            _ if self.peer.is_deaf() => Doing::Talking,
             // Frames of HTTP/2 that belong to no request are no half request.
-            0 if self.is_http2 || !self.heard.get() => Doing::Nothing,
+            0 if self.is_http2 || !self.peer.is_heard() => Doing::Nothing,
             0 => Doing::Reading,
             _ => Doing::Answering,
         }
@@ -86,6 +92,8 @@ enum Doing {
     /// In the middle of a request's head.
     Reading,
     Answering,
+    /// Answering somebody who does not read.
+    Talking,
 }
 
 /// A request in flight: from its head to the last byte of its response.
@@ -95,7 +103,7 @@ pub(crate) struct InFlight(Rc<Activity>);
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.set(self.0.in_flight.get().saturating_sub(1));
-        self.0.heard.forget();
+        self.0.peer.forget();
     }
 }
 
@@ -121,11 +129,10 @@ pub(crate) async fn serve<H: Handler>(
     });
     let bounds = Bounds { watch, worker: &worker, activity };
     let ended = if is_http2 {
-        let served = worker.http2().serve_connection(TokioIo::new(stream), service);
-        bounds.serve(pin!(served), |served| served.graceful_shutdown()).await
+        let served = Box::pin(worker.http2().serve_connection(TokioIo::new(stream), service));
+        bounds.serve(served, http2::Connection::graceful_shutdown).await
     } else {
-        let served = worker.http1().serve_connection(TokioIo::new(stream), service).with_upgrades();
-        bounds.serve(pin!(served), |served| served.graceful_shutdown()).await
+        bounds.serve_http1(stream, service).await
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a connection ended early");
@@ -144,7 +151,7 @@ fn connection(
         is_from_proxy: is_trusted(address, &worker.settings().trusted_proxies),
         address: HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
-        activity: Rc::new(Activity { in_flight: Cell::new(0), heard: stream.heard(), is_http2 }),
+        activity: Rc::new(Activity { in_flight: Cell::new(0), peer: stream.peer(), is_http2 }),
     }
 }
 
@@ -175,15 +182,58 @@ struct Bounds<'w> {
     activity: Rc<Activity>,
 }
 
+/// Hyper keeps 16 kB and more for a connection, also for one that only waits. After so long it is taken from hyper,
+/// and given back when the caller has something to say.
+const REST_AFTER: Duration = Duration::from_secs(1);
+
+/// How the polling of a connection ends.
+enum Polled {
+    Ended(hyper::Result<()>),
+    Resting,
+}
+
 impl Bounds<'_> {
-    async fn serve<F>(
-        self,
-        mut served: Pin<&mut F>,
-        close: impl Fn(Pin<&mut F>),
-    ) -> hyper::Result<()>
+    async fn serve<F>(&self, mut served: Pin<Box<F>>, close: fn(Pin<&mut F>)) -> hyper::Result<()>
     where
         F: Future<Output = hyper::Result<()>>,
     {
+        match self.poll(served.as_mut(), close, false).await {
+            Polled::Ended(ended) => ended,
+            Polled::Resting => Ok(()),
+        }
+    }
+
+    async fn serve_http1<S>(&self, stream: Stream, service: S) -> hyper::Result<()>
+    where
+        S: HttpService<Incoming, ResBody = Body, Error = Infallible>,
+    {
+        let (mut stream, mut service) = (stream, service);
+        loop {
+            let served = self.worker.http1().serve_connection(TokioIo::new(stream), service);
+            let mut served = Box::new(served.with_upgrades());
+            let close = http1::UpgradeableConnection::graceful_shutdown;
+            let parts = match self.poll(Pin::new(&mut *served), close, true).await {
+                Polled::Ended(ended) => return ended,
+                Polled::Resting => served.into_parts(),
+            };
+            let Some(parts) = parts else { return Ok(()) };
+            (stream, service) = (parts.io.into_inner(), parts.service);
+            if !self.rest(&mut stream).await {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn poll<F>(
+        &self,
+        mut served: Pin<&mut F>,
+        close: fn(Pin<&mut F>),
+        may_rest: bool,
+    ) -> Polled
+    where
+        F: Future<Output = hyper::Result<()>>,
+    {
+        let may_rest = may_rest && self.worker.limits().idle_timeout > REST_AFTER;
         let mut is_closing = false;
         let mut doing = Doing::Reading;
         std::future::poll_fn(|cx| {
@@ -193,34 +243,56 @@ impl Bounds<'_> {
                     close(served.as_mut());
                 }
                 if let Poll::Ready(ended) = served.as_mut().poll(cx) {
-                    return Poll::Ready(ended);
+                    return Poll::Ready(Polled::Ended(ended));
                 }
                 let now_doing = self.activity.doing();
                 if now_doing != doing {
                     doing = now_doing;
-                    self.arm(doing);
+                    self.arm(doing, may_rest);
                 }
                 if self.watch.poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                if is_closing || doing == Doing::Reading {
+                if is_closing || doing != Doing::Nothing {
                     self.worker.count(|counts| &counts.timeouts);
-                    return Poll::Ready(Ok(()));
+                    return Poll::Ready(Polled::Ended(Ok(())));
+                }
+                if may_rest {
+                    return Poll::Ready(Polled::Resting);
                 }
                 // Hyper says goodbye where the protocol has a word for it; that may take until the next timeout.
                 is_closing = true;
                 close(served.as_mut());
-                self.arm(Doing::Reading);
+                self.arm(Doing::Reading, false);
             }
         })
         .await
     }
 
-    fn arm(&self, doing: Doing) {
+    fn arm(&self, doing: Doing, may_rest: bool) {
+        let limits = self.worker.limits();
         match doing {
-            Doing::Nothing => self.watch.arm(self.worker.limits().idle_timeout),
-            Doing::Reading => self.watch.arm(self.worker.limits().header_timeout),
+            Doing::Nothing if may_rest => self.watch.arm(REST_AFTER),
+            Doing::Nothing | Doing::Talking => self.watch.arm(limits.idle_timeout),
+            Doing::Reading => self.watch.arm(limits.header_timeout),
             Doing::Answering => self.watch.disarm(),
         }
+    }
+
+    /// Waits for the next request. `false` if there will be none.
+    async fn rest(&self, stream: &mut Stream) -> bool {
+        self.watch.arm(self.worker.limits().idle_timeout.saturating_sub(REST_AFTER));
+        let is_awake = std::future::poll_fn(|cx| {
+            if let Poll::Ready(woken) = stream.poll_wake(cx) {
+                return Poll::Ready(woken.unwrap_or(false));
+            }
+            if self.worker.phase() >= Phase::Closing || self.watch.poll(cx).is_ready() {
+                return Poll::Ready(false);
+            }
+            Poll::Pending
+        })
+        .await;
+        self.watch.arm(self.worker.limits().header_timeout);
+        is_awake
     }
 }

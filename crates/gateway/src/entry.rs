@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Version};
+use http::{Request, StatusCode, Version};
 use hyper::body::Incoming;
 
 use crate::body::Answer;
@@ -37,7 +37,8 @@ impl<H: Handler> Entry<H> {
             Err(fault) => (self.handler.refuse(fault), true),
         };
         // Said while it is still answered, this keeps a caller from sending its next request to nobody.
-        if !is_http2 && (is_last || self.worker.phase() >= Phase::Draining) {
+        let is_last = is_last || self.worker.phase() >= Phase::Draining;
+        if is_last && !is_http2 && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response.body_mut().keep(in_flight);

@@ -4,7 +4,7 @@
 //! headers, signed or differing lengths, a transfer coding that does not end in `chunked`. What is listed here it
 //! lets through, and two programs may read it in two ways.
 
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, StatusCode, Version};
 
 use crate::settings::Limits;
@@ -53,7 +53,9 @@ impl Fault {
         match self {
             Fault::Connect => "CONNECT is not served here",
             Fault::Target => "the request's target must be a path that begins with /, or a URL",
-            Fault::Host => "HTTP/1.1 needs one Host header with a host and perhaps a port",
+            Fault::Host => {
+                "a request over HTTP/1.1 needs one Host header: a host, and perhaps a port"
+            }
             Fault::Authority => "the Host header must be the same as :authority, or be left out",
             Fault::TransferCoding => "the only transfer coding served here is chunked",
             Fault::TwoLengths => "send Content-Length or Transfer-Encoding, not both",
@@ -66,7 +68,6 @@ impl Fault {
 
 /// What is wrong with the head of a request, if anything.
 pub(crate) fn of_head<B>(request: &Request<B>, limits: &Limits) -> Result<(), Fault> {
-    let headers = request.headers();
     if request.method() == Method::CONNECT {
         return Err(Fault::Connect);
     }
@@ -75,37 +76,61 @@ pub(crate) fn of_head<B>(request: &Request<B>, limits: &Limits) -> Result<(), Fa
     if !is_path {
         return Err(Fault::Target);
     }
-    host(request)?;
-    if limits.headers > 0 && headers.len() > limits.headers {
+    if limits.headers > 0 && request.headers().len() > limits.headers {
         return Err(Fault::ManyHeaders);
     }
-    if let Some(coding) = headers.get(TRANSFER_ENCODING) {
-        let is_chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
-        if !is_chunked || headers.get_all(TRANSFER_ENCODING).iter().nth(1).is_some() {
-            return Err(Fault::TransferCoding);
-        }
-        if headers.contains_key(CONTENT_LENGTH) {
-            return Err(Fault::TwoLengths);
-        }
+    let seen = Seen::of(request.headers())?;
+    host(request, seen.host)?;
+    if seen.coding.is_some() && seen.length.is_some() {
+        return Err(Fault::TwoLengths);
     }
-    if headers
-        .get(EXPECT)
-        .is_some_and(|wish| !wish.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-    {
-        return Err(Fault::Expectation);
-    }
-    if limits.body_bytes > 0 && length(headers).is_some_and(|length| length > limits.body_bytes) {
+    let most = limits.body_bytes;
+    let length = seen.length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if most > 0 && length.is_some_and(|length| length > most) {
         return Err(Fault::LargeBody);
     }
     Ok(())
 }
 
-fn host<B>(request: &Request<B>) -> Result<(), Fault> {
-    let mut hosts = request.headers().get_all(HOST).iter();
-    let (host, second) = (hosts.next(), hosts.next());
-    if second.is_some() || host.is_some_and(|host| !is_host(host.as_bytes())) {
-        return Err(Fault::Host);
+/// The headers that matter here, found in one look at each: most requests have none but `Host`.
+#[derive(Default)]
+struct Seen<'h> {
+    host: Option<&'h HeaderValue>,
+    coding: Option<&'h HeaderValue>,
+    length: Option<&'h HeaderValue>,
+}
+
+impl<'h> Seen<'h> {
+    fn of(headers: &'h HeaderMap) -> Result<Seen<'h>, Fault> {
+        let mut seen = Seen::default();
+        for (name, value) in headers {
+            match name.as_str().len() {
+                4 if name == HOST => {
+                    let is_second = seen.host.replace(value).is_some();
+                    right(!is_second && is_host(value.as_bytes()), Fault::Host)?;
+                }
+                6 if name == EXPECT => right(is(value, "100-continue"), Fault::Expectation)?,
+                14 if name == CONTENT_LENGTH => seen.length = Some(value),
+                17 if name == TRANSFER_ENCODING => {
+                    let is_second = seen.coding.replace(value).is_some();
+                    right(!is_second && is(value, "chunked"), Fault::TransferCoding)?;
+                }
+                _ => (),
+            }
+        }
+        Ok(seen)
     }
+}
+
+fn right(is_right: bool, fault: Fault) -> Result<(), Fault> {
+    if is_right { Ok(()) } else { Err(fault) }
+}
+
+fn is(value: &HeaderValue, word: &str) -> bool {
+    value.as_bytes().eq_ignore_ascii_case(word.as_bytes())
+}
+
+fn host<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<(), Fault> {
     let authority = request.uri().authority();
     if authority.is_some_and(|authority| authority.as_str().contains('@')) {
         return Err(Fault::Target);
@@ -132,8 +157,4 @@ fn is_host(value: &[u8]) -> bool {
             || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']' | b'%' | b'~')
     };
     value.iter().all(is_right)
-}
-
-fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

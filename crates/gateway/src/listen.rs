@@ -27,6 +27,34 @@ pub(crate) fn listeners(
     Ok((listeners.collect::<io::Result<_>>()?, address))
 }
 
+/// Lets no further connection begin on a listener, and lets those that have begun be accepted.
+///
+/// Closing a listener resets whoever is connected and not yet accepted, and somebody always is in the moment between
+/// the last look at the queue and the close. So first the kernel is told to ignore whoever wants to connect: they try
+/// again after a second, and are refused by then.
+#[cfg(target_os = "linux")]
+pub(crate) fn ignore_newcomers(listener: &impl std::os::fd::AsFd) -> io::Result<()> {
+    use socket2::{SockFilter, SockRef};
+    // Classic BPF over a segment that begins with its TCP header: drop it if the flag SYN is set.
+    const LOAD_BYTE: u16 = 0x30;
+    const SKIP_UNLESS_SET: u16 = 0x45;
+    const RETURN: u16 = 0x06;
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    SockRef::from(listener).attach_filter(&[
+        SockFilter::new(LOAD_BYTE, 0, 0, FLAGS_AT),
+        SockFilter::new(SKIP_UNLESS_SET, 0, 1, SYN),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ])
+}
+
+/// Elsewhere the moment is left open.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn ignore_newcomers<L>(_: &L) -> io::Result<()> {
+    Ok(())
+}
+
 fn socket(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // Connections of a gateway that was stopped a moment ago do not keep the next one from starting.

@@ -1,22 +1,23 @@
-//! A TCP connection, with TLS or without, that remembers whether the peer was heard.
+//! A TCP connection, with TLS or without, that tells what its peer does.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
 /// A connection to a caller or an upstream. Hyper takes it and never gives it back, so what must be known about
-/// it from outside is shared: whether a byte came since somebody last asked.
+/// it from outside is shared.
 #[derive(Debug)]
 pub(crate) struct Stream {
     wire: Wire,
-    heard: Heard,
+    peer: Peer,
     /// Bytes that were read to see which protocol this is, and come first.
     rewound: Option<Rewound>,
 }
@@ -27,17 +28,39 @@ enum Wire {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Whether a byte came. Hyper wants connections that can move between threads; these never do.
+/// What the other end does. Hyper wants connections that can move between threads; these never do.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<AtomicBool>);
+pub(crate) struct Peer(Arc<Signals>);
 
-impl Heard {
-    pub(crate) fn get(&self) -> bool {
-        self.0.load(Relaxed)
+#[derive(Debug, Default)]
+struct Signals {
+    /// A byte came since somebody last asked.
+    is_heard: AtomicBool,
+    /// It does not take what we write.
+    is_deaf: AtomicBool,
+}
+
+impl Peer {
+    pub(crate) fn is_heard(&self) -> bool {
+        self.0.is_heard.load(Relaxed)
     }
 
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.0.is_deaf.load(Relaxed)
+    }
+
+    /// Asks anew whether a byte came.
     pub(crate) fn forget(&self) {
-        self.0.store(false, Relaxed);
+        self.0.is_heard.store(false, Relaxed);
+    }
+
+    fn hear(&self) {
+        self.0.is_heard.store(true, Relaxed);
+    }
+
+    fn written(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.0.is_deaf.store(polled.is_pending(), Relaxed);
+        polled
     }
 }
 
@@ -51,11 +74,11 @@ impl Stream {
     }
 
     fn new(wire: Wire) -> Stream {
-        Stream { wire, heard: Heard::default(), rewound: None }
+        Stream { wire, peer: Peer::default(), rewound: None }
     }
 
-    pub(crate) fn heard(&self) -> Heard {
-        self.heard.clone()
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer.clone()
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -74,11 +97,9 @@ impl Stream {
     pub(crate) async fn is_http2(&mut self) -> io::Result<bool> {
         let mut seen = Rewound::default();
         let speaks = loop {
-            let mut buffer = ReadBuf::new(&mut seen.bytes[seen.end..]);
-            std::future::poll_fn(|cx| Pin::new(&mut *self).poll_read(cx, &mut buffer)).await?;
-            let read = buffer.filled().len();
-            seen.end += read;
-            if read == 0 || !PREFACE.starts_with(&seen.bytes[..seen.end]) {
+            let before = seen.end;
+            poll_fn(|cx| self.poll_more(cx, &mut seen)).await?;
+            if seen.end == before || !PREFACE.starts_with(&seen.bytes[..seen.end]) {
                 break false;
             }
             if seen.end == PREFACE.len() {
@@ -87,6 +108,22 @@ impl Stream {
         };
         self.rewound = Some(seen);
         Ok(speaks)
+    }
+
+    /// Waits for the peer to say something, with next to no memory; nothing is lost. `false` at the end.
+    pub(crate) fn poll_wake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut seen = Rewound::default();
+        ready!(self.poll_more(cx, &mut seen))?;
+        let is_awake = seen.end > 0;
+        self.rewound = is_awake.then_some(seen);
+        Poll::Ready(Ok(is_awake))
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>, seen: &mut Rewound) -> Poll<io::Result<()>> {
+        let mut buffer = ReadBuf::new(&mut seen.bytes[seen.end..]);
+        ready!(Pin::new(self).poll_read(cx, &mut buffer))?;
+        seen.end += buffer.filled().len();
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -122,7 +159,7 @@ impl AsyncRead for Stream {
                 this.rewound = None;
             }
             if some > 0 {
-                this.heard.0.store(true, Relaxed);
+                this.peer.hear();
                 return Poll::Ready(Ok(()));
             }
         }
@@ -132,7 +169,7 @@ impl AsyncRead for Stream {
             Wire::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buffer),
         };
         if buffer.filled().len() > before {
-            this.heard.0.store(true, Relaxed);
+            this.peer.hear();
         }
         polled
     }
@@ -154,7 +191,8 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        wired!(self, poll_write(cx, bytes))
+        let polled = wired!(self, poll_write(cx, bytes));
+        self.peer.written(polled)
     }
 
     fn poll_write_vectored(
@@ -175,7 +213,10 @@ impl AsyncWrite for Stream {
                     self.poll_write(cx, &scratch)
                 })
             }
-            _ => wired!(self, poll_write_vectored(cx, slices)),
+            _ => {
+                let polled = wired!(self, poll_write_vectored(cx, slices));
+                self.peer.written(polled)
+            }
         }
     }
 

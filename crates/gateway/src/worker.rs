@@ -8,6 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
@@ -21,6 +22,7 @@ use crate::connection;
 use crate::counts::Counts;
 use crate::forward::Forwarder;
 use crate::handler::Handler;
+use crate::listen::ignore_newcomers;
 use crate::panics::Guarded;
 use crate::presence::Presence;
 use crate::settings::{Limits, Settings};
@@ -49,7 +51,10 @@ pub(crate) enum Phase {
 
 /// How long idle connections are kept when draining: a caller that was just answered may be about to send again,
 /// and learns by that answer that it should not.
-const LINGER: Duration = Duration::from_millis(500);
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How long connections that have begun may take to be made: a round trip.
+const LAST_CALL: Duration = Duration::from_millis(200);
 
 /// How long to let others close something when the process has no descriptor left for a connection.
 const BREATH: Duration = Duration::from_millis(50);
@@ -190,7 +195,7 @@ struct Acceptor<H> {
 }
 
 impl<H: Handler> Acceptor<H> {
-    async fn accept_and_drain(mut self) {
+    async fn accept_and_drain(self) {
         let mut stop = self.stop.clone();
         let stopped = async move { stop.wait_for(|stop| *stop).await.is_ok() };
         self.accept_until(stopped).await;
@@ -199,6 +204,10 @@ impl<H: Handler> Acceptor<H> {
         worker.phase.set(Phase::Draining);
         let delay = worker.settings.drain_delay;
         self.accept_until(tokio::time::sleep(delay)).await;
+        if let Err(error) = ignore_newcomers(&self.listener) {
+            tracing::debug!(%error, "connections that begin in this moment may be reset");
+        }
+        self.accept_until(tokio::time::sleep(LAST_CALL)).await;
         self.empty_queue();
         drop(self);
 
@@ -214,25 +223,25 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
-    async fn accept_until<T>(&mut self, end: impl Future<Output = T>) {
+    async fn accept_until<T>(&self, end: impl Future<Output = T>) {
         let mut end = std::pin::pin!(end);
         loop {
-            let accepted = tokio::select! {
-                biased;
-                accepted = self.listener.accept() => accepted,
-                _ = &mut end => return,
-            };
-            match accepted {
-                Ok(accepted) => self.serve(accepted),
-                Err(error) => self.pause(&error).await,
+            let accepted = std::future::poll_fn(|cx| match end.as_mut().poll(cx) {
+                Poll::Ready(_) => Poll::Ready(None),
+                Poll::Pending => self.listener.poll_accept(cx).map(Some),
+            });
+            match accepted.await {
+                None => return,
+                Some(Ok(accepted)) => self.serve(accepted),
+                Some(Err(error)) => self.pause(&error).await,
             }
         }
     }
 
     /// Takes what waits to be accepted: whoever connected before we stopped listening is served.
     fn empty_queue(&self) {
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        while let std::task::Poll::Ready(Ok(accepted)) = self.listener.poll_accept(&mut cx) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Ok(accepted)) = self.listener.poll_accept(&mut cx) {
             self.serve(accepted);
         }
     }

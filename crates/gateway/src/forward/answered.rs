@@ -15,7 +15,7 @@ use super::h2::UnderWay;
 /// end, it takes the connection with it.
 pub(crate) struct Answered {
     incoming: Incoming,
-    first: Option<Frame<Bytes>>,
+    first: Option<Result<Frame<Bytes>, ForwardError>>,
     over: Over,
 }
 
@@ -37,8 +37,8 @@ impl Answered {
         Answered { incoming, first: None, over: Over::Shared(under_way) }
     }
 
-    /// The frame that was there with the head.
-    pub(crate) fn after(mut self, first: Frame<Bytes>) -> Answered {
+    /// What was there with the head.
+    pub(crate) fn after(mut self, first: Result<Frame<Bytes>, ForwardError>) -> Answered {
         self.first = Some(first);
         self
     }
@@ -49,7 +49,7 @@ impl Answered {
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         let rest = self.incoming.size_hint();
-        let first = self.first.as_ref().and_then(|frame| frame.data_ref());
+        let first = self.first.as_ref().and_then(|first| first.as_ref().ok()?.data_ref());
         match (first, rest.exact()) {
             (Some(first), Some(rest)) => SizeHint::with_exact(rest + first.len() as u64),
             _ => rest,
@@ -61,7 +61,7 @@ impl Answered {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ForwardError>>> {
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(first)));
+            return Poll::Ready(Some(first));
         }
         let frame = match &mut self.over {
             Over::Own(busy) => {

@@ -15,8 +15,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, Request, Response};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
@@ -26,7 +27,7 @@ use super::pool::Pool;
 use super::{Failed, head};
 use crate::body::Body;
 use crate::request_body::RequestBody;
-use crate::stream::{Heard, Stream};
+use crate::stream::{Peer, Stream};
 use crate::ticker::{Ticker, Watch};
 
 /// For each connection: bodies are streamed in pieces of at most this size.
@@ -36,7 +37,7 @@ const BUFFER: usize = 64 * 1024;
 pub(crate) struct Idle {
     sender: http1::SendRequest<RequestBody>,
     driver: Driver,
-    heard: Heard,
+    peer: Peer,
     watch: Watch,
 }
 
@@ -46,24 +47,30 @@ impl Idle {
         stream: Stream,
         ticker: &Rc<Ticker>,
     ) -> Result<Box<Idle>, ForwardError> {
-        let heard = stream.heard();
+        let peer = stream.peer();
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(BUFFER);
+        // Heads go out in one piece; of bodies, a copy costs less than a second slice does small requests.
+        builder.max_buf_size(BUFFER).writev(false);
         let (sender, driver) = builder
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| ForwardError::unsent(ForwardCause::Connect).with(error))?;
-        Ok(Box::new(Idle { sender, driver: Driver(Some(driver)), heard, watch: ticker.watch() }))
+        Ok(Box::new(Idle {
+            sender,
+            driver: Driver { inner: Some(driver), is_silent: false },
+            peer,
+            watch: ticker.watch(),
+        }))
     }
 
     /// Whether the other end has neither closed it nor sent what nobody asked for.
     pub(crate) fn is_open(&mut self) -> bool {
-        self.driver.drive(&mut silent()).is_pending()
+        self.driver.drive_silently().is_pending()
     }
 
     /// Whether the exchange is over at both ends and another may begin.
     fn is_free(&mut self) -> bool {
-        self.is_open() && self.sender.is_ready()
+        (self.driver.is_silent || self.is_open()) && self.sender.is_ready()
     }
 }
 
@@ -75,15 +82,26 @@ impl std::fmt::Debug for Idle {
 
 /// Hyper's half of a connection. Once it is done it is dropped, and with it a request that it never looked at: only
 /// so that one comes back.
-struct Driver(Option<http1::Connection<TokioIo<Stream>, RequestBody>>);
+struct Driver {
+    inner: Option<http1::Connection<TokioIo<Stream>, RequestBody>>,
+    /// It was last polled without a waker, and is open.
+    is_silent: bool,
+}
 
 impl Driver {
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(driver) = &mut self.0 else { return Poll::Ready(()) };
-        let polled = Pin::new(driver).poll(cx).map(drop);
+        self.is_silent = false;
+        let Some(inner) = &mut self.inner else { return Poll::Ready(()) };
+        let polled = Pin::new(inner).poll(cx).map(drop);
         if polled.is_ready() {
-            self.0 = None;
+            self.inner = None;
         }
+        polled
+    }
+
+    fn drive_silently(&mut self) -> Poll<()> {
+        let polled = self.drive(&mut silent());
+        self.is_silent = polled.is_pending();
         polled
     }
 }
@@ -113,7 +131,7 @@ impl Busy {
     ) -> Result<Response<Body>, Box<Failed>> {
         head::for_http1(&mut request, &self.pool.target.origin);
         let again = (self.is_reused && is_repeatable(&request)).then(|| copy(&request));
-        self.idle.heard.forget();
+        self.idle.peer.forget();
         self.idle.watch.arm(timeout);
         let Idle { sender, driver, watch, .. } = &mut *self.idle;
         let mut answer = pin!(sender.try_send_request(request));
@@ -121,7 +139,7 @@ impl Busy {
         let answered = poll_fn(|cx| {
             // What wakes us is mostly the whole response, after which there is nothing to wake us for.
             if is_sent {
-                let _ = driver.drive(&mut silent());
+                let _ = driver.drive_silently();
                 if let Poll::Ready(answer) = answer.as_mut().poll(&mut silent()) {
                     return Poll::Ready(Some(answer));
                 }
@@ -141,7 +159,7 @@ impl Busy {
             Some(Err(mut error)) => {
                 let unsent = error.take_message();
                 let was_never_sent = unsent.is_some();
-                let is_silent = !self.idle.heard.get();
+                let is_silent = !self.idle.peer.is_heard();
                 let error = ForwardError::of_exchange(error.into_error(), was_never_sent);
                 let may_repeat = is_silent && error.cause() == ForwardCause::Closed;
                 let again = unsent.or(if may_repeat { again } else { None });
@@ -156,24 +174,35 @@ impl Busy {
         let (mut parts, mut incoming) = response.into_parts();
         head::strip_hop_by_hop(&mut parts.headers);
         parts.version = http::Version::HTTP_11;
-        if incoming.is_end_stream() {
+        let body = if incoming.is_end_stream() {
             self.release();
-            return Response::from_parts(parts, Body::empty());
-        }
-        let first = match Pin::new(&mut incoming).poll_frame(&mut silent()) {
-            Poll::Ready(Some(Ok(frame))) => frame,
-            _ => return Response::from_parts(parts, Body::upstream(Answered::h1(incoming, self))),
+            Body::empty()
+        } else {
+            match Pin::new(&mut incoming).poll_frame(&mut silent()) {
+                Poll::Pending => Body::upstream(Answered::h1(incoming, self)),
+                Poll::Ready(None) => {
+                    self.release();
+                    Body::empty()
+                }
+                Poll::Ready(Some(Ok(frame))) => self.begun(incoming, frame),
+                Poll::Ready(Some(Err(error))) => {
+                    let error = ForwardError::of_exchange(error, false);
+                    Body::upstream(Answered::h1(incoming, self).after(Err(error)))
+                }
+            }
         };
+        Response::from_parts(parts, body)
+    }
+
+    /// The body begins with `first`.
+    fn begun(self, incoming: Incoming, first: Frame<Bytes>) -> Body {
         match first.into_data() {
             Ok(bytes) if incoming.is_end_stream() => {
                 self.release();
-                Response::from_parts(parts, Body::from(bytes))
+                Body::from(bytes)
             }
-            first => {
-                let first = first.map_or_else(|frame| frame, http_body::Frame::data);
-                let answered = Answered::h1(incoming, self).after(first);
-                Response::from_parts(parts, Body::upstream(answered))
-            }
+            Ok(bytes) => Body::upstream(Answered::h1(incoming, self).after(Ok(Frame::data(bytes)))),
+            Err(trailers) => Body::upstream(Answered::h1(incoming, self).after(Ok(trailers))),
         }
     }
 

@@ -62,9 +62,10 @@ impl Forwarder {
     ) -> Result<Response<Body>, ForwardError> {
         let _pending = upstream.backpressure().enter();
         let local = self.local(upstream);
-        let upgrade = head::wanted_upgrade(&request);
+        let hops = head::Hops::of(request.headers());
+        let upgrade = head::wanted_upgrade(&request, hops);
         let needs_http2 = head::is_grpc(&request);
-        head::prepare(&mut request, connection);
+        head::prepare(&mut request, hops, connection);
         let pool = self.pick(&local, upstream).await?;
         if let Some(protocol) = upgrade {
             return upgrade::exchange((upstream, &pool), (request, protocol), &self.presence).await;
@@ -100,10 +101,9 @@ impl Forwarder {
 
     /// A connection for one request: one that is there, or a new one.
     async fn link(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
-        if !way.needs_http2 && !way.is_second {
-            if let Some(idle) = way.pool.take() {
-                return Ok(Link::Own(h1::Busy::new(idle, way.pool, true)));
-            }
+        let may_reuse = !way.needs_http2 && !way.is_second;
+        if may_reuse && let Some(idle) = way.pool.take() {
+            return Ok(Link::Own(h1::Busy::new(idle, way.pool, true)));
         }
         if let Some(shared) = h2::Shared::of(way.pool) {
             return Ok(Link::Shared(shared));
@@ -113,7 +113,8 @@ impl Forwarder {
 
     async fn open(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
         let target = &way.pool.target;
-        let opened = if way.needs_http2 {
+        let may_share = target.origin.is_https() && !way.pool.is_http1.get();
+        let opened = if way.needs_http2 || may_share {
             // Whoever comes while somebody connects shares that connection.
             let _turn = way.pool.opening.lock().await;
             match h2::Shared::of(way.pool) {
@@ -135,7 +136,9 @@ impl Forwarder {
         let stream = connect::connect(target, way.upstream.connect_timeout, false).await?;
         // Without TLS nobody says what the upstream speaks: HTTP/1.1, unless the request cannot do with that.
         let is_http2 = if target.origin.is_https() {
-            crate::tls::is_h2(stream.alpn())
+            let is_http2 = crate::tls::is_h2(stream.alpn());
+            way.pool.is_http1.set(!is_http2);
+            is_http2
         } else {
             way.needs_http2
         };
@@ -190,7 +193,7 @@ impl Forwarder {
     /// Drops connections that nobody will use.
     pub(crate) fn sweep(&self) {
         self.ticks.set(self.ticks.get().wrapping_add(1));
-        if self.ticks.get() % SWEEP_EVERY != 0 {
+        if !self.ticks.get().is_multiple_of(SWEEP_EVERY) {
             return;
         }
         self.upstreams.borrow_mut().retain(|local| local.is_used());

@@ -84,8 +84,10 @@ pub(crate) struct Pool {
     pub(crate) target: Arc<Target>,
     idle: RefCell<Vec<(Instant, Box<Idle>)>>,
     pub(crate) shared: RefCell<Vec<Shared>>,
-    /// Held by whoever opens a connection to share.
+    /// Held by whoever opens a connection that others may come to share.
     pub(crate) opening: tokio::sync::Mutex<()>,
+    /// Over TLS the server chose HTTP/1.1: connections are not shared.
+    pub(crate) is_http1: Cell<bool>,
 }
 
 /// Idle connections to an address, and how long: servers commonly give up after 60 s or more.
@@ -99,6 +101,7 @@ impl Pool {
             idle: RefCell::default(),
             shared: RefCell::default(),
             opening: tokio::sync::Mutex::default(),
+            is_http1: Cell::new(false),
         })
     }
 

@@ -67,6 +67,35 @@ fn half_a_request_and_an_idle_connection_are_closed_in_time() {
 }
 
 #[test]
+fn a_connection_that_rested_serves_as_before() {
+    let upstream = Served::echo();
+    let mut gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.idle_timeout_ms = 4000;
+    });
+    let mut caller = Raw::connect(gateway.address);
+    for path in ["/first", "/second", "/third"] {
+        let (head, seen) =
+            caller.write(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).response();
+        assert!(head.starts_with("HTTP/1.1 200") && seen.starts_with(&format!("GET {path} ")));
+        // Longer than hyper is left to wait, and shorter than the idle timeout.
+        std::thread::sleep(Duration::from_millis(1800));
+    }
+    // Half a request after a rest is no rest.
+    let mut half = Raw::connect(gateway.address);
+    half.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
+    assert_eq!(caller.rest(), "", "the idle timeout ends a rest");
+    half.write("G");
+    // Stopping ends one too.
+    let mut idle = Raw::connect(gateway.address);
+    idle.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
+    std::thread::sleep(Duration::from_millis(1500));
+    let stopped = gateway.stop();
+    assert_eq!(idle.rest(), "");
+    drop(half);
+    stopped.join().unwrap();
+}
+
+#[test]
 fn a_slow_answer_does_not_make_a_connection_idle() {
     let upstream = Served::new(|exchange: &mut Exchange| {
         std::thread::sleep(Duration::from_millis(800));
@@ -91,6 +120,31 @@ fn a_body_that_stops_coming_is_408() {
     let head = Raw::connect(gateway.address).write(request).head();
     assert!(head.starts_with("HTTP/1.1 408"), "{head}");
     assert_eq!(gateway.failures.lock().unwrap()[0].0.as_str(), "request_too_slow");
+}
+
+#[test]
+fn a_caller_that_does_not_read_is_hung_up_on() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n");
+        let chunk = vec![b'x'; 1_000_000];
+        (0..1000).for_each(|_| exchange.write(&chunk));
+        false
+    });
+    let gateway = TestGateway::with(&[&upstream.url()], |server| server.caps.idle_timeout_ms = 300);
+    for preface in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut deaf = Raw::connect(gateway.address);
+        if preface.is_empty() {
+            deaf.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        } else {
+            // Settings with the largest window, room for all streams, and a GET.
+            deaf.write(preface).write(b"\0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff");
+            deaf.write(b"\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0");
+            deaf.write(b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a");
+        }
+        eventually("served", || gateway.counts.open() == 1);
+        eventually("hung up on", || gateway.counts.open() == 0);
+    }
+    assert_eq!(gateway.counts.timeouts(), 2);
 }
 
 #[test]

@@ -78,7 +78,8 @@ fn draining_ends_after_its_timeout() {
         exchange.lines();
         false
     });
-    let mut gateway = TestGateway::with(&[&upstream.url()], |server| server.drain_timeout_ms = 700);
+    let mut gateway =
+        TestGateway::with(&[&upstream.url()], |server| server.drain_timeout_ms = 1500);
     let mut busy = Raw::connect(gateway.address);
     busy.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
     eventually("in flight", || upstream.heads().len() == 1);

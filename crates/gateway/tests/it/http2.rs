@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Served, TestGateway, curl, header};
+use crate::support::{Served, TestGateway, curl, eventually, header};
 
 pub async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
@@ -138,6 +138,6 @@ fn a_panic_ends_one_stream_and_is_counted() {
         .status()
         .unwrap();
     assert!(!status.success());
-    assert_eq!(gateway.counts.panics(), 1);
+    eventually("counted", || gateway.counts.panics() == 1);
     assert!(curl(&["--http2-prior-knowledge", &gateway.url("/")]).starts_with("GET /"));
 }

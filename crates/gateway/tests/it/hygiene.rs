@@ -76,7 +76,8 @@ fn faulty_requests_are_refused_and_never_forwarded() {
     for (what, request, status) in rows {
         let answer = Raw::connect(gateway.address).write(request).rest();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {answer:?}");
-        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{what}: answered twice");
+        let answers = answer.lines().filter(|line| line.starts_with("HTTP/1.1 ")).count();
+        assert_eq!(answers, 1, "{what}: {answer:?}");
     }
     assert_eq!(upstream.heads(), [""; 0]);
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod commands;
+mod deploy;
 mod keys;
 mod law;
 mod run_time;

@@ -1,5 +1,6 @@
 //! A gateway to test, an upstream that does as it is told, and a caller that writes bytes.
 
+mod child;
 mod raw;
 mod upstream;
 
@@ -14,6 +15,7 @@ use tollgate_gateway::{
 };
 use tollgate_policy::shapes::{self, Server, Workers};
 
+pub use child::ChildGateway;
 pub use raw::{Raw, get, header};
 pub use upstream::{Exchange, Served};
 

@@ -18,9 +18,8 @@ pub struct Served {
 pub struct Exchange {
     pub head: String,
     pub reader: BufReader<TcpStream>,
-    /// Which request of its connection this is, and which of all, from 0.
+    /// Which request of its connection this is, from 0.
     pub nth: usize,
-    pub nth_of_all: usize,
 }
 
 impl Exchange {
@@ -99,12 +98,8 @@ fn serve(stream: TcpStream, heads: &Mutex<Vec<String>>, answer: &dyn Fn(&mut Exc
     let mut reader = BufReader::new(stream);
     for nth in 0.. {
         let Some(head) = lines(&mut reader) else { return };
-        let nth_of_all = {
-            let mut heads = heads.lock().unwrap();
-            heads.push(head.clone());
-            heads.len() - 1
-        };
-        let mut exchange = Exchange { head, reader, nth, nth_of_all };
+        heads.lock().unwrap().push(head.clone());
+        let mut exchange = Exchange { head, reader, nth };
         if !answer(&mut exchange) {
             return;
         }

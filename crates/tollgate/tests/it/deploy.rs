@@ -1,0 +1,61 @@
+//! What is shipped for those who run it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::keys::{KEY, digest};
+use crate::support::{Tollgate, Upstream, curl, get};
+
+fn deploy(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
+}
+
+fn promtool(args: &[&str]) -> String {
+    let output = Command::new("promtool").args(args).current_dir(deploy("")).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    told.into_owned()
+}
+
+#[test]
+fn the_alerts_are_right_and_fire_when_they_should() {
+    promtool(&["check", "rules", "prometheus-rules.yaml"]);
+    promtool(&["test", "rules", "prometheus-rules.test.yaml"]);
+}
+
+/// Every series that the rules ask of a gateway is one that a gateway tells, but those of Redis, which it tells with Redis.
+#[test]
+fn the_rules_ask_for_metrics_that_exist() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&format!(
+        "
+upstreams: {{ api: {{ url: \"http://{}\" }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+plans: {{ enterprise: {{ rate_limit: {{ sustained: {{ rate: 1, window: day }}, scope: user }} }} }}
+tenants: [ {{ id: acme, plan: enterprise }} ]
+keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
+",
+        upstream.address,
+        digest()
+    ));
+    get(&gateway.url("/x"), KEY);
+    get(&gateway.url("/x"), KEY);
+    let told = curl(&[&gateway.admin_url("/metrics")]).body;
+    let rules = std::fs::read_to_string(deploy("prometheus-rules.yaml")).unwrap();
+    let names = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let asked: Vec<&str> =
+        names.filter(|name| name.ends_with("_total") && !name.contains("redis")).collect();
+    assert!(asked.len() >= 4, "{asked:?}");
+    for name in asked {
+        assert!(told.contains(name), "{name} is asked for and not told:\n{told}");
+    }
+}
+
+#[test]
+fn the_unit_stops_the_gateway_later_than_it_stops_by_itself() {
+    let unit = std::fs::read_to_string(deploy("tollgate.service")).unwrap();
+    let seconds = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap();
+    let server = tollgate_policy::shapes::Server::default();
+    let own = server.drain_delay_ms + server.drain_timeout_ms;
+    assert!(seconds.parse::<u64>().unwrap() * 1000 > own);
+}
