@@ -21,7 +21,7 @@ pub(crate) struct Counters {
     /// For each shard a moment before which nothing in it can be evicted.
     pub(crate) none_before_in: Box<[AtomicU64]>,
     pub(crate) rules: RwLock<Rules>,
-    pub(crate) max_keys: usize,
+    pub(crate) max_keys: AtomicUsize,
     /// How many counters are held, in all shards.
     pub(crate) held: AtomicUsize,
     /// No shard has anything to evict before this moment.
@@ -43,7 +43,7 @@ impl Counters {
             shards: std::iter::repeat_with(shard).take(shards).collect(),
             none_before_in: std::iter::repeat_with(bound).take(shards).collect(),
             held: AtomicUsize::new(0),
-            max_keys,
+            max_keys: AtomicUsize::new(max_keys),
             rules: RwLock::new(Rules::default()),
             none_before: bound(),
             evicted: AtomicU64::new(0),
@@ -81,7 +81,7 @@ impl Counters {
                         return refusal;
                     }
                 }
-                Err(place) if cost > 0 && self.held.load(Relaxed) < self.max_keys => {
+                Err(place) if cost > 0 && self.held.load(Relaxed) < self.max_keys.load(Relaxed) => {
                     let slot = Slot::new(key, rule.id);
                     return self.check_new(&mut table, place, slot, flat, cost, now);
                 }

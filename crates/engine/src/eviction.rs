@@ -33,7 +33,8 @@ impl Counters {
     /// Whether one more counter may be added to this table.
     #[inline]
     pub(crate) fn has_room(&self, table: &mut Table, key: u128, now: Time) -> bool {
-        self.held.load(Relaxed) < self.max_keys || self.evict(table, self.shard_of(key), now) > 0
+        self.held.load(Relaxed) < self.max_keys.load(Relaxed)
+            || self.evict(table, self.shard_of(key), now) > 0
     }
 
     /// Tries to make room in any shard for a charge that found none in its own, once; after that

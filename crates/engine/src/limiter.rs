@@ -72,6 +72,11 @@ impl<C: Clock> Limiter<C> {
         Limiter { clock, seed: Seed::random(), counters: Counters::new(max_keys) }
     }
 
+    /// Holds at most so many counters from now on. Those it holds beyond that stay until they equal new ones.
+    pub fn set_max_keys(&self, max_keys: usize) {
+        self.counters.max_keys.store(max_keys, Relaxed);
+    }
+
     /// The clock it decides by.
     pub fn clock(&self) -> &C {
         &self.clock

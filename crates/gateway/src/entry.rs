@@ -28,7 +28,7 @@ impl<H: Handler> Entry<H> {
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
         let in_flight = self.connection.begin();
         let is_http2 = request.version() == Version::HTTP_2;
-        let (mut response, is_last) = match fault::of_head(&request, self.worker.limits()) {
+        let (mut response, is_last) = match fault::of_head(&request, &self.worker.limits()) {
             Ok(()) => {
                 let request = request.map(|incoming| RequestBody::new(incoming, &self.worker));
                 let forwarder = self.worker.forwarder();

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use crate::counts::Counts;
@@ -41,12 +42,13 @@ impl Gateway {
         M: Fn() -> H + Send + Sync + 'static,
     {
         let make_handler = Arc::new(make_handler);
-        let settings = Arc::new(self.settings);
+        let settings = Arc::new(ArcSwap::from_pointee(self.settings));
         let counts = Arc::new(Counts::default());
         let (stop, stopped) = watch::channel(false);
         let mut running = Running {
             address: self.address,
             counts: Arc::clone(&counts),
+            settings: Arc::clone(&settings),
             stop: Stop(Arc::new(stop)),
             workers: Vec::new(),
         };
@@ -70,6 +72,7 @@ impl Gateway {
 pub struct Running {
     address: SocketAddr,
     counts: Arc<Counts>,
+    settings: Arc<ArcSwap<Settings>>,
     stop: Stop,
     workers: Vec<JoinHandle<io::Result<()>>>,
 }
@@ -83,6 +86,12 @@ impl Running {
     /// What happened so far.
     pub fn counts(&self) -> &Arc<Counts> {
         &self.counts
+    }
+
+    /// Other settings from now on: caps, proxies, certificates, how to drain. Workers take them over within a tenth of a
+    /// second, for new connections and their requests. Address and number of workers stay what they are.
+    pub fn change(&self, settings: Settings) {
+        self.settings.store(Arc::new(settings));
     }
 
     /// What stops it, for whoever learns that it should.

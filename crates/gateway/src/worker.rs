@@ -3,7 +3,7 @@
 //! Nothing a request needs is shared between workers but what says so by its type: counters, upstreams' health, the
 //! certificate. So nothing here is locked, and futures need not be able to move between threads.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
@@ -31,7 +32,10 @@ use crate::ticker::Ticker;
 /// What all connections of one worker share.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    settings: Arc<Settings>,
+    /// What is in force; looked up ten times a second, so that a request need not.
+    source: Arc<ArcSwap<Settings>>,
+    settings: RefCell<Arc<Settings>>,
+    limits: Cell<Limits>,
     counts: Arc<Counts>,
     ticker: Rc<Ticker>,
     forwarder: Forwarder,
@@ -72,12 +76,21 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Worker {
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.borrow())
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.settings.limits
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits.get()
+    }
+
+    /// Takes over settings that were changed.
+    fn refresh(&self) {
+        let latest = self.source.load();
+        if !Arc::ptr_eq(&latest, &self.settings.borrow()) {
+            self.limits.set(latest.limits);
+            self.settings.replace(Arc::clone(&latest));
+        }
     }
 
     pub(crate) fn ticker(&self) -> &Rc<Ticker> {
@@ -97,7 +110,8 @@ impl Worker {
     }
 
     pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
-        let certificates = self.settings.certificates.as_ref()?;
+        let settings = self.settings.borrow();
+        let certificates = settings.certificates.as_ref()?;
         Some(TlsAcceptor::from(Arc::clone(certificates.config())))
     }
 
@@ -150,7 +164,7 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for Tasks {
 /// What a worker's thread is given.
 pub(crate) struct Start {
     pub(crate) listener: std::net::TcpListener,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ArcSwap<Settings>>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) stop: watch::Receiver<bool>,
 }
@@ -167,13 +181,19 @@ impl Start {
                 forwarder: Forwarder::new(&ticker, &presence),
                 ticker,
                 presence,
-                settings: self.settings,
+                limits: Cell::new(self.settings.load().limits),
+                settings: RefCell::new(self.settings.load_full()),
+                source: self.settings,
                 counts: self.counts,
                 phase: Cell::new(Phase::Running),
             });
             let ticking = Rc::clone(&worker);
             tokio::task::spawn_local(async move {
-                ticking.ticker.run(|| ticking.forwarder.sweep()).await;
+                let tick = || {
+                    ticking.forwarder.sweep();
+                    ticking.refresh();
+                };
+                ticking.ticker.run(tick).await;
             });
             let acceptor =
                 Acceptor { listener, handler: Rc::new(handler), worker, stop: self.stop };
@@ -202,7 +222,7 @@ impl<H: Handler> Acceptor<H> {
 
         let worker = Rc::clone(&self.worker);
         worker.phase.set(Phase::Draining);
-        let delay = worker.settings.drain_delay;
+        let delay = worker.settings().drain_delay;
         self.accept_until(tokio::time::sleep(delay)).await;
         if let Err(error) = ignore_newcomers(&self.listener) {
             tracing::debug!(%error, "connections that begin in this moment may be reset");
@@ -211,7 +231,7 @@ impl<H: Handler> Acceptor<H> {
         self.empty_queue();
         drop(self);
 
-        let timeout = worker.settings.drain_timeout;
+        let timeout = worker.settings().drain_timeout;
         let drained = async {
             let _ = tokio::time::timeout(LINGER, worker.presence.none_left()).await;
             worker.phase.set(Phase::Closing);

@@ -15,6 +15,7 @@ mod plane;
 mod record;
 mod request_id;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -94,6 +95,7 @@ pub struct Law<K, R> {
     recorder: R,
     metrics: WorkerMetrics,
     request_ids: RequestIds,
+    has_warned: Cell<bool>,
 }
 
 impl<K: Keys, R: Recorder> Law<K, R> {
@@ -104,6 +106,21 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             shared: Arc::clone(shared),
             recorder,
             request_ids: RequestIds::new(),
+            has_warned: Cell::new(false),
+        }
+    }
+
+    /// Somebody whom nobody trusts says for whom it calls: once, because it may be a proxy that was forgotten.
+    fn warn_of_strangers<B>(&self, request: &Request<B>, connection: &Connection) {
+        if !self.has_warned.get()
+            && !connection.is_from_proxy()
+            && request.headers().contains_key("x-forwarded-for")
+        {
+            self.has_warned.set(true);
+            tracing::warn!(
+                peer = %connection.peer().ip(),
+                "X-Forwarded-For comes from somebody who is not in `server.trusted_proxies` and is not believed"
+            );
         }
     }
 
@@ -112,9 +129,9 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         &self,
         mut request: Request<RequestBody>,
         (connection, forwarder): (&Connection, &Forwarder),
+        plane: &Plane,
         record: &mut Record,
     ) -> Response<Body> {
-        let plane = self.shared.plane.load();
         let (gate, in_force) = (&self.shared.gate, plane.in_force());
         let answer = Answer::new(&record.request_id, &request);
 
@@ -142,11 +159,12 @@ impl<K: Keys, R: Recorder> Law<K, R> {
 
         let address = caller_address(connection.peer().ip(), &forwarded(&request), plane.proxies());
         record.address = Some(address);
-        let known = match authenticate::authenticate(self, &plane, &mut request, (route, address)) {
+        self.warn_of_strangers(&request, connection);
+        let known = match authenticate::authenticate(self, plane, &mut request, (route, address)) {
             Ok(known) => known,
             Err(Denied::Unknown) => return answer.unauthorized(),
             Err(Denied::TooOften(wait)) => {
-                return answer.too_many_failures(&plane, wait, record.began);
+                return answer.too_many_failures(plane, wait, record.began);
             }
         };
         record.know(&known);
@@ -168,7 +186,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             Some((_, Some(number))) => plane.upstream(number),
             _ => upstream,
         };
-        identity::tell(&mut request, &plane, &known, record);
+        identity::tell(&mut request, plane, &known, record);
         let mark = degraded.and_then(|(name, _)| degraded_by(name));
         if let Some(mark) = &mark {
             request.headers_mut().insert(&names::X_RATELIMIT_DEGRADED, mark.clone());
@@ -208,11 +226,13 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
         forwarder: &Forwarder,
     ) -> Response<Body> {
         let began = self.shared.gate.limiter().clock().now();
-        let mut record = Record::new(self.request_ids.next(), began, &request, R::WANTS_DETAILS);
-        let response = self.decide(request, (connection, forwarder), &mut record).await;
+        let plane = self.shared.plane.load();
+        let wants_details = self.recorder.wants_details();
+        let mut record = Record::new(self.request_ids.next(), began, &request, wants_details);
+        let response = self.decide(request, (connection, forwarder), &plane, &mut record).await;
         record.status = response.status();
         let now = || self.shared.gate.limiter().clock().now();
-        self.recorder.record(&record, &self.shared.plane, now);
+        self.recorder.record(&record, &plane, now);
         response
     }
 

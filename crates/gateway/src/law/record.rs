@@ -1,8 +1,8 @@
 //! What became of one request, for usage, for the access log, and for whoever asks why.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use tollgate_core::PolicyName;
 use tollgate_engine::Time;
@@ -14,18 +14,31 @@ use super::plane::Plane;
 
 /// Is told what became of each request of one worker.
 pub trait Recorder: 'static {
-    /// Whether it wants what costs something to keep: the method, the target, who refused.
-    const WANTS_DETAILS: bool;
+    /// Whether it wants what costs something to keep: the method, the target, whose key it was.
+    fn wants_details(&self) -> bool;
 
-    /// A request was answered, at the time that `now` tells.
-    fn record(&self, record: &Record, plane: &ArcSwap<Plane>, now: impl FnOnce() -> Time);
+    /// A request was answered, by this plane and at the time that `now` tells.
+    fn record(&self, record: &Record, plane: &Plane, now: impl FnOnce() -> Time);
 }
 
 /// Nobody wants to know.
 impl Recorder for () {
-    const WANTS_DETAILS: bool = false;
+    fn wants_details(&self) -> bool {
+        false
+    }
 
-    fn record(&self, _: &Record, _: &ArcSwap<Plane>, _: impl FnOnce() -> Time) {}
+    fn record(&self, _: &Record, _: &Plane, _: impl FnOnce() -> Time) {}
+}
+
+/// One for all workers.
+impl<R: Recorder> Recorder for Arc<R> {
+    fn wants_details(&self) -> bool {
+        R::wants_details(self)
+    }
+
+    fn record(&self, record: &Record, plane: &Plane, now: impl FnOnce() -> Time) {
+        R::record(self, record, plane, now);
+    }
 }
 
 /// What became of one request.

@@ -1,5 +1,6 @@
 //! `tollgate serve`: from a configuration to a running gateway, and back.
 
+mod access_log;
 mod echo;
 mod metrics;
 mod reload;
@@ -14,12 +15,14 @@ use std::sync::Arc;
 use tollgate_gate::Gate;
 use tollgate_gateway::law::{FileKeys, Law, Metrics, Plane, Shared};
 use tollgate_gateway::{Certificates, Gateway, Settings};
+use tollgate_policy::shapes::Server;
 use tracing::Level;
 
 use crate::args::Serve;
 use crate::exit::Failure;
 use crate::output::print;
-use running::{Running, bind_admin, not_bound};
+use access_log::AccessLog;
+use running::{InUse, Running, bind_admin, not_bound};
 use source::Source;
 use watch::Watch;
 
@@ -36,10 +39,8 @@ fn start(source: Source) -> Result<Running, Failure> {
     let watch = Watch::new(source.file());
     let policy = source.policy()?;
     let server = policy.settings().server.clone();
-    let mut settings = Settings::new(&server);
-    if let Some(tls) = &server.tls {
-        settings = settings.certificates(Certificates::read(tls).map_err(failed)?);
-    }
+    let settings = settings(&server)?;
+    let access_log = AccessLog::new(&server.access_log)?;
     let gate =
         Gate::new(usize::try_from(policy.settings().counters.max_keys).unwrap_or(usize::MAX));
     let (keys, metrics) = (FileKeys::of(&policy), Metrics::default());
@@ -48,8 +49,19 @@ fn start(source: Source) -> Result<Running, Failure> {
     let admin = bind_admin(&server)?;
     let gateway = Gateway::bind(settings).map_err(|error| not_bound(&server.listen, &error))?;
     let of_workers = Arc::clone(&shared);
-    let data = gateway.start(move || Law::new(&of_workers, ())).map_err(failed)?;
-    Ok(Running { source, shared, data, admin, watch })
+    let log = Arc::clone(&access_log);
+    let data = gateway.start(move || Law::new(&of_workers, Arc::clone(&log))).map_err(failed)?;
+    let in_use = InUse { shared, data, access_log };
+    Ok(Running { source, in_use, admin, watch })
+}
+
+/// What the data plane is started with, and changed to.
+fn settings(server: &Server) -> Result<Settings, Failure> {
+    let settings = Settings::new(server);
+    match &server.tls {
+        Some(tls) => Ok(settings.certificates(Certificates::read(tls).map_err(failed)?)),
+        None => Ok(settings),
+    }
 }
 
 fn failed(error: impl Display) -> Failure {

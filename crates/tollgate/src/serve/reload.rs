@@ -1,16 +1,15 @@
 //! Another configuration while requests are under way.
 
-use std::sync::Arc;
-
-use tollgate_gateway::law::{FileKeys, Plane, Shared};
+use tollgate_gateway::law::{FileKeys, Plane};
 use tollgate_policy::shapes;
 
+use super::running::InUse;
 use super::source::Source;
 use crate::exit::Failure;
 
 /// Reads the file again and puts it into force; a bad one changes nothing and says why.
-pub(crate) fn reload(source: &Source, shared: &Arc<Shared<FileKeys>>) {
-    match try_reload(source, shared) {
+pub(crate) fn reload(source: &Source, in_use: &InUse) {
+    match try_reload(source, in_use) {
         Ok(()) => tracing::info!("a new configuration is in force"),
         Err(Failure::BadConfiguration) => {
             tracing::error!("the new configuration is not usable: the old one stays in force");
@@ -21,7 +20,8 @@ pub(crate) fn reload(source: &Source, shared: &Arc<Shared<FileKeys>>) {
     }
 }
 
-fn try_reload(source: &Source, shared: &Arc<Shared<FileKeys>>) -> Result<(), Failure> {
+/// Everything that can fail comes first; what follows is swapped at once.
+fn try_reload(source: &Source, InUse { shared, data, access_log }: &InUse) -> Result<(), Failure> {
     let policy = source.policy()?;
     let before = shared.plane();
     let fixed = needs_restart(before.in_force().policy().settings(), policy.settings());
@@ -29,11 +29,17 @@ fn try_reload(source: &Source, shared: &Arc<Shared<FileKeys>>) -> Result<(), Fai
         let fields = fixed.join("`, `");
         return Err(Failure::Failed(format!("a change of `{fields}` needs a restart")));
     }
+    let (server, counters) = (policy.settings().server.clone(), policy.settings().counters.clone());
+    let settings = super::settings(&server)?;
+    let sink = access_log.open(&server.access_log)?;
     let keys = FileKeys::of(&policy);
     let plane = Plane::new(policy, (shared.gate(), shared.metrics()), Some(&before))
         .map_err(super::failed)?;
     shared.keys().adopt(&keys);
     shared.enforce(plane);
+    shared.gate().limiter().set_max_keys(usize::try_from(counters.max_keys).unwrap_or(usize::MAX));
+    data.change(settings);
+    access_log.turn_to(sink);
     Ok(())
 }
 
@@ -44,11 +50,6 @@ fn needs_restart(old: &shapes::File, new: &shapes::File) -> Vec<&'static str> {
         ("server.listen", before.listen != after.listen),
         ("server.admin_listen", before.admin_listen != after.admin_listen),
         ("server.workers", before.workers != after.workers),
-        ("server.tls", before.tls != after.tls),
-        ("server.caps", before.caps != after.caps),
-        ("server.trusted_proxies", before.trusted_proxies != after.trusted_proxies),
-        ("server.access_log", before.access_log != after.access_log),
-        ("counters.max_keys", old.counters != new.counters),
         ("storage", old.storage != new.storage),
         ("redis.url", old.redis.url != new.redis.url),
     ];

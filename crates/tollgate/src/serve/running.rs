@@ -12,6 +12,7 @@ use tollgate_gateway::law::{FileKeys, Shared};
 use tollgate_policy::ListenAddress;
 use tollgate_policy::shapes::Server;
 
+use super::access_log::AccessLog;
 use super::failed;
 use super::metrics::Scraped;
 use super::reload::reload;
@@ -24,17 +25,24 @@ use crate::exit::Failure;
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) source: Source,
-    pub(crate) shared: Arc<Shared<FileKeys>>,
-    pub(crate) data: tollgate_gateway::Running,
+    pub(crate) in_use: InUse,
     pub(crate) admin: TcpListener,
     pub(crate) watch: Watch,
+}
+
+/// What another configuration changes while it runs.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    pub(crate) shared: Arc<Shared<FileKeys>>,
+    pub(crate) data: tollgate_gateway::Running,
+    pub(crate) access_log: Arc<AccessLog>,
 }
 
 impl Running {
     /// What is said when it has started.
     pub(crate) fn greeting(&self) -> String {
         let scheme = if self.plane_has_tls() { "https" } else { "http" };
-        let gateway = format!("{scheme}://{}", reachable(self.data.address()));
+        let gateway = format!("{scheme}://{}", reachable(self.in_use.data.address()));
         let admin =
             self.admin.local_addr().map_or_else(|_| "-".to_owned(), |at| format!("http://{at}"));
         let mut text = format!("Tollgate {} is ready.\n\n", env!("CARGO_PKG_VERSION"));
@@ -62,7 +70,7 @@ impl Running {
     }
 
     fn plane_has_tls(&self) -> bool {
-        self.shared.plane().in_force().policy().settings().server.tls.is_some()
+        self.in_use.shared.plane().in_force().policy().settings().server.tls.is_some()
     }
 
     /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
@@ -72,10 +80,10 @@ impl Running {
     }
 
     async fn run(self) -> Result<(), Failure> {
-        let Running { source, shared, data, admin, mut watch } = self;
+        let Running { source, in_use, admin, mut watch } = self;
         let health = Health::default();
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Scraped::new(&shared, data.counts())));
+        registry.register_collector(Box::new(Scraped::new(&in_use.shared, in_use.data.counts())));
         let open = Open { health: health.clone(), registry };
         let (end_admin, ended) = oneshot::channel::<()>();
         let stop = async { drop(ended.await) };
@@ -88,18 +96,20 @@ impl Running {
                 () = watch.changed() => Signal::Reload,
             };
             match told {
-                Signal::Reload => reload(&source, &shared),
+                Signal::Reload => reload(&source, &in_use),
                 Signal::Stop => break,
             }
         }
         tracing::info!("stopping: finishing what is in flight");
         health.set_ready(false);
+        let InUse { data, access_log, .. } = in_use;
         data.stop().stop();
         let drained = tokio::task::spawn_blocking(move || data.wait());
         tokio::select! {
             drained = drained => drained.map_err(failed)??,
             () = signals.stop() => tracing::warn!("told again: stopping at once"),
         }
+        access_log.close();
         drop(end_admin);
         admin.await.map_err(failed)??;
         if let Source::BuiltIn { echo: Some(echo), .. } = &source {

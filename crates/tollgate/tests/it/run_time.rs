@@ -164,3 +164,57 @@ fn a_stop_finishes_what_is_in_flight_and_exits_0() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "200\n");
     assert_eq!(gateway.end().code(), Some(0));
 }
+
+#[test]
+fn the_access_log_tells_of_every_request_and_of_no_secret() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream, 1));
+    let server = crate::support::SERVER.replace(" }", ", access_log: ./access.jsonl }");
+    let path = gateway.file();
+    // Turned on while it runs.
+    gateway.replace(&format!("{server}{}", file(&upstream, 1)));
+    gateway.wait_for("a new configuration is in force");
+    get(&gateway.url("/x?token=secret"), KEY);
+    get(&gateway.url("/x"), KEY);
+    curl(&[&gateway.url("/y")]);
+    let log = path.with_file_name("access.jsonl");
+    let lines = || std::fs::read_to_string(&log).unwrap_or_default();
+    eventually("all are written", || lines().lines().count() == 3);
+    let lines: Vec<serde_json::Value> =
+        lines().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |n: usize, field: &str| lines[n][field].clone();
+    assert_eq!(
+        (told(0, "status"), told(1, "status"), told(2, "status")),
+        (200.into(), 429.into(), 401.into())
+    );
+    assert_eq!(
+        (told(0, "tenant"), told(0, "user"), told(0, "plan")),
+        ("acme".into(), "ci".into(), "p".into())
+    );
+    assert_eq!(
+        (told(0, "outcome"), told(1, "outcome"), told(2, "outcome")),
+        ("passed".into(), "refused".into(), "turned_away".into())
+    );
+    assert_eq!((told(1, "policy"), told(1, "source")), ("user-day".into(), "plan:p".into()));
+    assert_eq!(
+        (told(0, "path"), told(0, "method"), told(0, "route")),
+        ("/x".into(), "GET".into(), "/*".into())
+    );
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(!text.contains("tg_live") && !text.contains("secret"), "{text}");
+}
+
+/// Caps, proxies and the number of counters change while it runs.
+#[test]
+fn settings_of_the_listener_change_without_a_restart() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream, 1000));
+    let long = format!("x-long: {}", "x".repeat(2000));
+    let ask =
+        || curl(&[&gateway.url("/x"), "-H", &format!("x-api-key: {KEY}"), "-H", &long]).status;
+    assert_eq!(ask(), 200);
+    let server = crate::support::SERVER.replace(" }", ", caps: { header_bytes: 1024 } }");
+    gateway.replace(&format!("{server}counters: {{ max_keys: 5000 }}\n{}", file(&upstream, 1000)));
+    gateway.wait_for("a new configuration is in force");
+    eventually("headers of 2000 bytes are too many", || ask() == 431);
+}

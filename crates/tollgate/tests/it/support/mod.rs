@@ -89,10 +89,15 @@ impl Tollgate {
         self.folder.path().join("tollgate.yaml")
     }
 
-    /// Writes the file anew, as an editor does: another file takes its place.
+    /// Writes the file anew, after [`SERVER`].
     pub fn rewrite(&self, text: &str) {
+        self.replace(&format!("{SERVER}{text}"));
+    }
+
+    /// Writes the file anew, as an editor does: another file takes its place.
+    pub fn replace(&self, text: &str) {
         let new = self.folder.path().join("new.yaml");
-        std::fs::write(&new, format!("{SERVER}{text}")).unwrap();
+        std::fs::write(&new, text).unwrap();
         std::fs::rename(new, self.file()).unwrap();
     }
 

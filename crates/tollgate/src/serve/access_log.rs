@@ -1,0 +1,170 @@
+//! One line of JSON for every request, written by a thread of its own: no worker ever waits for a disk.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwapOption;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tollgate_engine::Time;
+use tollgate_gateway::law::{Outcome, Plane, Record, Recorder};
+use tollgate_policy::AccessLog as Destination;
+
+use crate::exit::Failure;
+
+/// Lines on their way to the writer. When there are more, further ones are dropped and counted.
+const WAITING: usize = 16_384;
+
+/// Where lines go, if anywhere; may be turned elsewhere while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct AccessLog {
+    sink: ArcSwapOption<Sink>,
+    dropped: Arc<AtomicU64>,
+    writers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A writer, and what it was made for.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    lines: SyncSender<String>,
+}
+
+impl AccessLog {
+    pub(crate) fn new(to: &Destination) -> Result<Arc<AccessLog>, Failure> {
+        let log = Arc::new(AccessLog::default());
+        log.turn_to(log.open(to)?);
+        Ok(log)
+    }
+
+    /// Opens a destination. A file is opened anew even if it is the same: it may have been rotated.
+    pub(crate) fn open(&self, to: &Destination) -> Result<Option<Arc<Sink>>, Failure> {
+        let out: Box<dyn Write + Send> = match to {
+            Destination::None => return Ok(None),
+            Destination::Stdout => Box::new(io::stdout()),
+            Destination::File(path) => {
+                let file = OpenOptions::new().create(true).append(true).open(path.as_path());
+                Box::new(file.map_err(|error| {
+                    Failure::Failed(format!("cannot write the access log {to}: {error}"))
+                })?)
+            }
+        };
+        let (lines, written) = sync_channel(WAITING);
+        let thread = std::thread::Builder::new().name("access-log".to_owned());
+        self.writers.lock().push(thread.spawn(move || write(&written, out))?);
+        Ok(Some(Arc::new(Sink { lines })))
+    }
+
+    /// Lines go there from now on; what was written before is finished where it went.
+    pub(crate) fn turn_to(&self, sink: Option<Arc<Sink>>) {
+        self.sink.store(sink);
+    }
+
+    /// Writes what is left.
+    pub(crate) fn close(&self) {
+        self.sink.store(None);
+        for writer in std::mem::take(&mut *self.writers.lock()) {
+            // It ends when nobody can send to it any more.
+            let _ = writer.join();
+        }
+        match self.dropped.load(Relaxed) {
+            0 => {}
+            lines => tracing::warn!(lines, "the access log could not keep up"),
+        }
+    }
+}
+
+/// Writes lines as they come; what is written is flushed whenever there is nothing more to write.
+fn write(lines: &Receiver<String>, out: Box<dyn Write + Send>) {
+    let mut out = BufWriter::with_capacity(64 * 1024, out);
+    let mut has_failed = false;
+    while let Ok(mut line) = lines.recv() {
+        let written = loop {
+            if let Err(error) = out.write_all(line.as_bytes()) {
+                break Err(error);
+            }
+            match lines.try_recv() {
+                Ok(next) => line = next,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break out.flush(),
+            }
+        };
+        if let (Err(error), false) = (written, has_failed) {
+            has_failed = true;
+            tracing::error!(%error, "the access log cannot be written");
+        }
+    }
+}
+
+/// What a line tells.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    time: String,
+    id: &'a str,
+    address: Option<std::net::IpAddr>,
+    method: &'a str,
+    path: &'a str,
+    status: u16,
+    ms: f64,
+    route: Option<&'a str>,
+    tenant: Option<&'a str>,
+    user: Option<&'a str>,
+    key: Option<&'a str>,
+    plan: Option<&'a str>,
+    cost: u64,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
+}
+
+impl Recorder for AccessLog {
+    fn wants_details(&self) -> bool {
+        self.sink.load().is_some()
+    }
+
+    fn record(&self, record: &Record, plane: &Plane, now: impl FnOnce() -> Time) {
+        let sink = self.sink.load();
+        let (Some(sink), Some((method, target))) = (&*sink, &record.head) else { return };
+        let policy = plane.in_force().policy();
+        let (outcome, refused_by) = match &record.outcome {
+            Outcome::TurnedAway => ("turned_away", None),
+            Outcome::Passed => ("passed", None),
+            Outcome::Degraded => ("degraded", None),
+            Outcome::GivenBack => ("given_back", None),
+            Outcome::Refused { policy, source } => ("refused", Some((policy, source))),
+        };
+        let line = Line {
+            time: when(record.began),
+            id: record.request_id.to_str().unwrap_or_default(),
+            address: record.address,
+            method: method.as_str(),
+            // Without the query, which may hold what nobody should read.
+            path: target.path(),
+            status: record.status.as_u16(),
+            ms: (now() - record.began).as_secs_f64() * 1000.0,
+            route: record.route.map(|number| policy.routes()[number].name()),
+            tenant: record.tenant.map(|number| policy.tenants().all()[number].id()),
+            user: record.user.as_deref(),
+            key: record.key.as_deref(),
+            plan: record.plan.map(|number| policy.plans()[number].name()),
+            cost: record.cost,
+            outcome,
+            policy: refused_by.map(|(policy, _)| policy.to_string()),
+            source: refused_by.map(|(_, source)| &**source),
+        };
+        let Ok(line) = serde_json::to_string(&line) else { return };
+        if let Err(TrySendError::Full(_)) = sink.lines.try_send(line + "\n") {
+            self.dropped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+fn when(time: Time) -> String {
+    let nanos = i128::from(time.as_nanos());
+    Timestamp::from_nanosecond(nanos).map_or_else(|_| String::new(), |at| format!("{at:.3}"))
+}
