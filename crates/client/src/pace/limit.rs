@@ -52,6 +52,8 @@ pub(crate) struct LimitPace {
     pub(crate) remaining: f64,
     read_at: Time,
     pub(crate) reset_at: Option<Time>,
+    /// How many answers in a row have told of other limits, but not of this one.
+    missed: u32,
     /// Which sending the last reading answers.
     read_of: u64,
     /// Sent since, as far as the reading does not include it.
@@ -82,6 +84,9 @@ const AFTER_REFUSAL: f64 = 0.7;
 
 /// Which part of the rate's upper bound is taken for the rate. A refusal bounds it by how long one token takes at most.
 const RATE_OF_BOUND: f64 = 0.7;
+
+/// How long a limit is kept that the server no longer shows.
+const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// How late a limit that comes back all at once is used again, at most, so that not everybody is there first.
 const LONGEST_JITTER: Duration = Duration::from_secs(1);
@@ -115,6 +120,7 @@ impl LimitPace {
             remaining: seen.remaining.map_or(f64::INFINITY, |r| r as f64),
             read_at: reading.at,
             reset_at: None,
+            missed: 0,
             read_of: 0,
             spent: 0.0,
             own_late: 0.0,
@@ -156,8 +162,16 @@ impl LimitPace {
         if steady && reset <= missing / self.rate + 1.5 { Refill::Steady } else { Refill::AtReset }
     }
 
+    /// An answer told of other limits. A server shows those that are tight, so one that it stopped showing does not matter
+    /// any more.
+    pub(crate) fn is_forgotten(&mut self, now: Time) -> bool {
+        self.missed += 1;
+        self.missed > 3 && now - self.read_at > FORGOTTEN
+    }
+
     /// Takes in what an answer says.
     pub(crate) fn read(&mut self, seen: &Seen, reading: &Reading) {
+        self.missed = 0;
         if reading.of < self.read_of {
             // Overtaken: what it was charged is in what was read already.
             self.own_late += reading.charged;
@@ -290,10 +304,10 @@ impl LimitPace {
     fn wait_for_refill(&self, cost: f64, now: Time) -> f64 {
         let share = self.share();
         let elapsed = (now - self.read_at).as_secs_f64();
+        let level = self.remaining + self.rate * elapsed - self.cushion();
         // A full bucket is no more than that, but a small share of it must not be nothing.
-        let most = self.limit.max((cost + self.spent) / share + self.cushion());
-        let level = (self.remaining + self.rate * elapsed).min(most) - self.cushion();
-        let missing = cost + self.spent - share * level;
+        let most = (share * (self.limit - self.cushion())).max(cost);
+        let missing = cost - (share * level - self.spent).min(most);
         if missing <= 0.0 { 0.0 } else { missing / (share * self.rate) }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Pace {
     hold_until: Time,
     /// When it last said anything.
     heard_at: Time,
+    /// When it was last asked.
+    sent_at: Time,
     /// However long a server wants us away, after so long it is asked again.
     longest_silence: Duration,
     sent: u64,
@@ -70,6 +72,7 @@ impl Pace {
             silent: Silent::default(),
             hold_until: Time::EPOCH,
             heard_at: Time::EPOCH,
+            sent_at: Time::EPOCH,
             longest_silence,
             sent: 0,
             in_flight: 0,
@@ -83,7 +86,7 @@ impl Pace {
 
     /// How long to wait before sending `cost`, if `ahead` is sent before it. Zero: not at all.
     pub(crate) fn wait(&self, now: Time, ahead: u64, cost: u64) -> Duration {
-        let all = (ahead + cost) as f64;
+        let all = ahead.saturating_add(cost) as f64;
         let mut wait = self.silent.wait(all, now);
         for limit in &self.limits {
             wait = wait.max(limit.wait(all, now));
@@ -91,8 +94,7 @@ impl Pace {
         wait = wait.max((self.hold_until - now).as_secs_f64());
         let wait = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
         // A server may be wrong, or lie. One question now and then finds out.
-        let silence = if self.in_flight == 0 { now - self.heard_at } else { Duration::ZERO };
-        wait.min(self.longest_silence.saturating_sub(silence))
+        wait.min(self.longest_silence.saturating_sub(now - self.heard_at.max(self.sent_at)))
     }
 
     /// Whether too much is unanswered to send more. At first nobody knows how many others share a limit, so what is in
@@ -110,9 +112,10 @@ impl Pace {
         if self.in_flight == 0 && self.answers == 0 {
             self.began_at = now;
         }
-        self.sent += cost;
+        self.sent = self.sent.saturating_add(cost);
+        self.sent_at = now;
         self.in_flight += 1;
-        self.unanswered += cost;
+        self.unanswered = self.unanswered.saturating_add(cost);
         for limit in &mut self.limits {
             limit.note_sent(cost as f64, now);
         }
@@ -141,6 +144,10 @@ impl Pace {
                 .filter(|_| is_refused)
                 .map(|after| (ticket.cost as f64, after)),
         };
+        if !said.limits.is_empty() {
+            let shown = |limit: &LimitPace| said.limits.iter().any(|seen| seen.name == limit.name);
+            self.limits.retain_mut(|limit| shown(limit) || !limit.is_forgotten(now));
+        }
         for seen in &said.limits {
             let known = self.limits.iter().position(|limit| limit.name == seen.name);
             match known {

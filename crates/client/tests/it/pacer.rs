@@ -191,3 +191,18 @@ async fn no_lie_stalls_for_ever() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_no_longer_shown_does_not_slow_down_for_ever() {
+    let pacer = exhausted(Settings::new()).await;
+    let other = headers(&[
+        ("ratelimit-policy", r#""tenant-minute";q=100000;w=60"#),
+        ("ratelimit", r#""tenant-minute";r=90000;t=6"#),
+    ]);
+    let began = Instant::now();
+    for _ in 0..1_000 {
+        answered(&pacer, StatusCode::OK, &other).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+    assert_eq!(pacer.status().limits.len(), 1);
+}
