@@ -9,10 +9,11 @@
 //! ```
 //!
 //! Alone, the share is 1 and the credit is what the server has, counted from below: what is in flight is
-//! taken as spent, and refill only from when the answer came in. So it is never refused. With others, shares add up to 1
+//! taken as spent, and refill only from when the fastest answer would have come in. With others, shares add up to 1
 //! because each is measured against the same total, and what remains settles at the cushion: above it everybody's
 //! credit grows, below it everybody's shrinks. If the rate is told too low (it is rounded), the total is taken
-//! too low by as much, and where it settles does not change.
+//! too low by as much, and where it settles does not change. The same holds for a cost that is told too low: the
+//! server's charges for it look like those of others.
 //!
 //! A share would stay what it once was, so it is drawn towards the equal one: as a number of sharers, it counts a little
 //! less than it was measured. That moves everybody, those with a small share most.
@@ -56,6 +57,9 @@ pub(crate) struct LimitPace {
     missed: u32,
     /// Which sending the last reading answers.
     read_of: u64,
+    /// As of the last reading: what part of the limit is ours, and what is left for others' surprises.
+    share: f64,
+    cushion: f64,
     /// Sent since, as far as the reading does not include it.
     spent: f64,
     /// Charged before the last reading, but answered after it.
@@ -72,6 +76,10 @@ pub(crate) struct LimitPace {
 
 /// The part of a limit that the spread over time begins with.
 const APPROACHING: f64 = 0.2;
+
+/// The longest that a request is delayed in seconds, while there is something left, to make it last. What is left of a
+/// month is not spread over the month: there may be no more requests.
+const MOST_SPREAD: f64 = 5.0;
 
 /// How much of a logarithm sharers are undercounted by, so that shares become equal.
 const LEVELLING: f64 = 0.03;
@@ -107,7 +115,7 @@ pub(crate) struct Reading {
 }
 
 impl LimitPace {
-    pub(crate) fn new(seen: &Seen, reading: &Reading) -> LimitPace {
+    pub(crate) fn new(seen: &Seen, reading: &Reading, jitter: f64) -> LimitPace {
         let mut pace = LimitPace {
             name: seen.name.clone(),
             refill: Refill::AtReset,
@@ -122,13 +130,15 @@ impl LimitPace {
             reset_at: None,
             missed: 0,
             read_of: 0,
+            share: 1.0,
+            cushion: 0.0,
             spent: 0.0,
             own_late: 0.0,
             own: reading.charged.max(1.0),
             total: reading.charged.max(1.0),
             interval: 0.0,
             last_sent: reading.at,
-            jitter: 0.5,
+            jitter,
         };
         pace.note_figures(seen, reading.at);
         pace.refill = pace.first_guess(seen);
@@ -252,6 +262,8 @@ impl LimitPace {
         self.read_at = reading.at;
         self.read_of = reading.of;
         self.spent = reading.unanswered as f64;
+        self.share = self.sharers().powf(1.0 - LEVELLING).recip();
+        self.cushion = LimitPace::cushion_of(self.limit);
     }
 
     pub(crate) fn status(&self, now: Time) -> LimitStatus {
@@ -270,21 +282,17 @@ impl LimitPace {
         (self.total / self.own.max(1e-9)).clamp(1.0, 1e6)
     }
 
-    fn share(&self) -> f64 {
-        self.sharers().powf(1.0 - LEVELLING).recip()
-    }
-
-    /// What is left for others' surprises.
-    fn cushion(&self) -> f64 {
-        // Others' requests vary by the root of their number; a bucket of few tokens has none to leave.
-        let room = (self.limit - 1.0) / 2.0 + 0.05;
-        let cushion = (2.0 * self.limit.sqrt()).min(self.limit / 4.0).min(room);
+    /// What is left for others' surprises: their requests vary by the root of their number. A bucket of few tokens has none to leave.
+    fn cushion_of(limit: f64) -> f64 {
+        let room = (limit - 1.0) / 2.0 + 0.05;
+        let cushion = (2.0 * limit.sqrt()).min(limit / 4.0).min(room);
         if cushion.is_finite() { cushion } else { 0.0 }
     }
 
-    pub(crate) fn note_sent(&mut self, cost: f64, now: Time) {
+    pub(crate) fn note_sent(&mut self, cost: f64, now: Time, jitter: f64) {
         if self.refill == Refill::AtReset && self.resets().is_some_and(|reset| reset <= now) {
             self.begin_anew(now);
+            self.jitter = jitter;
         }
         self.spent += cost;
         self.last_sent = now;
@@ -302,11 +310,11 @@ impl LimitPace {
     }
 
     fn wait_for_refill(&self, cost: f64, now: Time) -> f64 {
-        let share = self.share();
+        let share = self.share;
         let elapsed = (now - self.read_at).as_secs_f64();
-        let level = self.remaining + self.rate * elapsed - self.cushion();
+        let level = self.remaining + self.rate * elapsed - self.cushion;
         // A full bucket is no more than that, but a small share of it must not be nothing.
-        let most = (share * (self.limit - self.cushion())).max(cost);
+        let most = (share * (self.limit - self.cushion)).max(cost);
         let missing = cost - (share * level - self.spent).min(most);
         if missing <= 0.0 { 0.0 } else { missing / (share * self.rate) }
     }
@@ -338,11 +346,12 @@ impl LimitPace {
             return 0.0;
         }
         let shared = if self.sharers() > 1.5 { self.limit.min(1e12) * 0.02 } else { 0.0 };
-        let mine = self.share() * (self.remaining - shared) - self.spent;
+        let mine = self.share * (self.remaining - shared) - self.spent;
         if mine < cost {
             return left;
         }
-        let each = left / (mine / cost);
+        // The last of it goes out before the reset, not at it.
+        let each = (left / (mine / cost + 1.0)).min(MOST_SPREAD);
         (each - (now - self.last_sent).as_secs_f64()).max(0.0)
     }
 }

@@ -21,7 +21,7 @@ const MOST_LIMITS: usize = 16;
 const FIRST_ANSWERS: u64 = 16;
 
 /// So many are sent before the first answer, and one more each step.
-const FIRST_SENT: u64 = 4;
+const FIRST_SENT: u64 = 2;
 pub(crate) const START_STEP: Duration = Duration::from_millis(25);
 
 /// Everything known about one server under one key.
@@ -116,8 +116,9 @@ impl Pace {
         self.sent_at = now;
         self.in_flight += 1;
         self.unanswered = self.unanswered.saturating_add(cost);
+        let jitter = self.draw();
         for limit in &mut self.limits {
-            limit.note_sent(cost as f64, now);
+            limit.note_sent(cost as f64, now, jitter);
         }
         self.silent.note_sent(cost as f64, now);
         Ticket { cost, of: self.sent, sent_at: now }
@@ -153,7 +154,8 @@ impl Pace {
             match known {
                 Some(index) => self.limits[index].read(seen, &reading),
                 None if self.limits.len() < MOST_LIMITS => {
-                    self.limits.push(LimitPace::new(seen, &reading));
+                    let jitter = self.draw();
+                    self.limits.push(LimitPace::new(seen, &reading, jitter));
                 }
                 None => {}
             }

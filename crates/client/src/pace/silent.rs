@@ -12,7 +12,7 @@ use tollgate_core::Time;
 pub(crate) struct Silent {
     /// As of the last refusal: the rate it left, and how much it climbs a second.
     found: Option<Found>,
-    /// Sent in the present and in the previous tenth of a second's bin.
+    /// Sent in the present second and in the one before.
     bin: u64,
     in_bin: f64,
     in_previous: f64,
@@ -50,7 +50,7 @@ impl Silent {
         }
         self.in_bin += cost;
         if self.found.is_some() {
-            self.credit = self.credit_at(now) - cost;
+            self.credit = self.credit_at(now, cost) - cost;
             self.credited_at = now;
         }
     }
@@ -66,17 +66,17 @@ impl Silent {
         Some(found.rate * (1.0 + INCREASE * (now - found.at).as_secs_f64()))
     }
 
-    /// One second's worth at most.
-    fn credit_at(&self, now: Time) -> f64 {
+    /// A tenth of a second's worth at most, but as much as is wanted now.
+    fn credit_at(&self, now: Time, cost: f64) -> f64 {
         let rate = self.rate(now).unwrap_or(f64::MAX);
         let gained = rate * (now - self.credited_at).as_secs_f64();
-        (self.credit + gained).min((rate * 0.1).max(1.0))
+        (self.credit + gained).min((rate * 0.1).max(cost))
     }
 
     /// Seconds until `cost` may be sent.
     pub(crate) fn wait(&self, cost: f64, now: Time) -> f64 {
         let Some(rate) = self.rate(now) else { return 0.0 };
-        ((cost - self.credit_at(now)) / rate).max(0.0)
+        ((cost - self.credit_at(now, cost)) / rate).max(0.0)
     }
 
     /// A refusal that nothing else explains. Tells how long to back off if the server did not.

@@ -127,7 +127,7 @@ async fn little_is_sent_before_the_first_answer() {
     let pacer = Pacer::new(Settings::new());
     let all = || -> Vec<_> { (0..100).map_while(|_| pacer.try_acquire(Ask::default())).collect() };
     let first = all();
-    assert_eq!(first.len(), 4);
+    assert_eq!(first.len(), 2);
     // A slow server does not stop everything.
     advance(Duration::from_millis(50)).await;
     assert_eq!(all().len(), 2);
@@ -205,4 +205,44 @@ async fn a_limit_that_is_no_longer_shown_does_not_slow_down_for_ever() {
     }
     assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
     assert_eq!(pacer.status().limits.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn near_its_end_a_window_is_spread_over_the_time_that_remains() {
+    let pacer = Pacer::new(Settings::new());
+    let window = |remaining: u32, reset: u64| {
+        let (remaining, reset) = (remaining.to_string(), reset.to_string());
+        headers(&[
+            ("x-ratelimit-limit", "100"),
+            ("x-ratelimit-remaining", &remaining),
+            ("x-ratelimit-reset", &reset),
+        ])
+    };
+    let began = Instant::now();
+    for remaining in (0..100).rev() {
+        let left = 60u64.saturating_sub(began.elapsed().as_secs());
+        answered(&pacer, StatusCode::OK, &window(remaining, left)).await;
+        if remaining == 25 {
+            // Far from the limit nothing is delayed.
+            assert_eq!(began.elapsed(), Duration::ZERO);
+        }
+    }
+    let last = began.elapsed().as_secs();
+    assert!((45..=60).contains(&last), "the last of it was sent after {last} s");
+    drop(pacer.acquire(Ask::default()).await.unwrap());
+    assert!(began.elapsed() >= Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_month_is_not_spread_over_it() {
+    let pacer = Pacer::new(Settings::new());
+    let month = headers(&[
+        ("ratelimit-policy", r#""user-month";q=10000"#),
+        ("ratelimit", r#""user-month";r=500;t=864000"#),
+    ]);
+    let began = Instant::now();
+    for _ in 0..10 {
+        answered(&pacer, StatusCode::OK, &month).await;
+    }
+    assert!(began.elapsed() <= Duration::from_secs(50), "{:?}", began.elapsed());
 }
