@@ -164,12 +164,21 @@ impl LimitPace {
         self.reset_at = seen.reset_after.map(|after| now + after);
     }
 
+    /// Seconds in which a bucket would be full again, at least and at most. The rate is known as precisely as a window in whole
+    /// seconds tells it, and so is the reset.
+    fn bucket_resets_in(&self, remaining: f64) -> (f64, f64) {
+        let longest = (self.limit - remaining).max(0.0) / self.rate;
+        let window = self.window.map_or(1.0, |window| window.as_secs_f64().max(1.0));
+        (longest * (1.0 - 1.0 / window) - 1.5, longest + 1.5)
+    }
+
     /// A bucket is reset when what is missing has come back at its rate; a window, independently of it.
     fn first_guess(&self, seen: &Seen) -> Refill {
-        let steady = self.rate.is_finite() && self.rate > 0.0 && seen.remaining.is_some();
-        let missing = (self.limit - self.remaining).max(0.0);
-        let reset = seen.reset_after.map_or(0.0, |after| after.as_secs_f64());
-        if steady && reset <= missing / self.rate + 1.5 { Refill::Steady } else { Refill::AtReset }
+        let is_rated = self.rate.is_finite() && self.rate > 0.0;
+        let Some(remaining) = seen.remaining.filter(|_| is_rated) else { return Refill::AtReset };
+        let (least, most) = self.bucket_resets_in(remaining as f64);
+        let reset = seen.reset_after.map_or(most, |after| after.as_secs_f64());
+        if (least..=most).contains(&reset) { Refill::Steady } else { Refill::AtReset }
     }
 
     /// An answer told of other limits. A server shows those that are tight, so one that it stopped showing does not matter
@@ -218,7 +227,15 @@ impl LimitPace {
                     self.reset_at = Some(reading.at + after);
                 }
             }
-            _ => {}
+            // It is reset before what is missing can have come back.
+            (Refill::Steady, None) => {
+                let reset = self.reset_at.map(|reset| (reset - reading.at).as_secs_f64());
+                let (least, _) = self.bucket_resets_in(remaining);
+                if reset.is_some_and(|reset| reset < least) {
+                    self.refill = Refill::AtReset;
+                }
+            }
+            (Refill::AtReset, _) => {}
         }
     }
 
@@ -351,7 +368,7 @@ impl LimitPace {
             return left;
         }
         // The last of it goes out before the reset, not at it.
-        let each = (left / (mine / cost + 1.0)).min(MOST_SPREAD);
+        let each = ((reset - now).as_secs_f64() / (mine / cost + 1.0)).min(MOST_SPREAD);
         (each - (now - self.last_sent).as_secs_f64()).max(0.0)
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
+mod dialects;
 mod fifty;
 mod pacer;
 mod pacers;
