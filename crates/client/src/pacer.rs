@@ -90,6 +90,8 @@ struct Shared {
 struct Inner {
     pace: Pace,
     room: BTreeMap<Place, Waiting>,
+    /// What all in the room cost together, by priority.
+    cost_waiting: [u64; 3],
     arrivals: u64,
     budget: Budget,
 }
@@ -110,10 +112,22 @@ impl Inner {
         }
     }
 
+    fn enter(&mut self, place: Place, waiting: Waiting) {
+        let sum = &mut self.cost_waiting[place.0.0 as usize];
+        *sum = sum.saturating_add(waiting.cost);
+        self.room.insert(place, waiting);
+    }
+
+    fn leave(&mut self, place: Place) {
+        if let Some(waiting) = self.room.remove(&place) {
+            let sum = &mut self.cost_waiting[place.0.0 as usize];
+            *sum = sum.saturating_sub(waiting.cost);
+        }
+    }
+
     /// What goes before a newcomer of this priority.
     fn cost_ahead(&self, priority: Priority) -> u64 {
-        let ahead = self.room.range(..=(Reverse(priority), u64::MAX));
-        ahead.map(|(_, waiting)| waiting.cost).fold(0, u64::saturating_add)
+        self.cost_waiting[priority as usize..].iter().fold(0, |all, cost| all.saturating_add(*cost))
     }
 }
 
@@ -129,6 +143,7 @@ impl Pacer {
         let inner = Inner {
             pace: Pace::new(settings.longest_silence, seed),
             room: BTreeMap::new(),
+            cost_waiting: [0; 3],
             arrivals: 0,
             budget: Budget::new(settings.retry_ratio),
         };
@@ -171,7 +186,7 @@ impl Pacer {
             inner.arrivals += 1;
             let place = (Reverse(ask.priority), inner.arrivals);
             let woken = Arc::new(Notify::new());
-            inner.room.insert(place, Waiting { cost: ask.cost, woken: woken.clone() });
+            inner.enter(place, Waiting { cost: ask.cost, woken: woken.clone() });
             Guest { pacer: self, place, woken }
         };
         loop {
@@ -238,7 +253,7 @@ struct Guest<'p> {
 impl Drop for Guest<'_> {
     fn drop(&mut self) {
         let mut inner = self.pacer.0.inner.lock();
-        inner.room.remove(&self.place);
+        inner.leave(self.place);
         inner.wake_first();
     }
 }
