@@ -7,13 +7,13 @@ pub(crate) fn all() -> Result<(), String> {
     tools::for_tests()?;
     cargo(["fmt", "--all", "--check"])?;
     cargo(["fmt", "--manifest-path", "bench/Cargo.toml", "--check"])?;
-    cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    cargo(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
     if is_there(env!("CARGO"), &["nextest", "--version"]) {
-        cargo(["nextest", "run", "--workspace", "--no-fail-fast"])?;
+        cargo(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"])?;
     } else {
-        cargo(["test", "--workspace", "--all-targets", "--no-fail-fast"])?;
+        cargo(["test", "--workspace", "--all-targets", "--all-features", "--no-fail-fast"])?;
     }
-    cargo(["test", "--workspace", "--doc"])?;
+    cargo(["test", "--workspace", "--all-features", "--doc"])?;
     loom()?;
     docs()
 }

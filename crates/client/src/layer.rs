@@ -1,0 +1,141 @@
+//! The pacer around any tower service that speaks HTTP.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::retry::is_safe;
+use crate::{Ask, Error, Pacer, Pacers};
+
+/// Makes a copy of a request's body to send it again.
+pub trait Replay<B>: Clone {
+    /// The copy; `None` if there can be none, and then there is no retry.
+    fn replay(&self, body: &B) -> Option<B>;
+}
+
+/// Sends every request once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Once;
+
+/// Sends again what may be sent again. For bodies that can be cloned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cloned;
+
+impl<B> Replay<B> for Once {
+    fn replay(&self, _: &B) -> Option<B> {
+        None
+    }
+}
+
+impl<B: Clone> Replay<B> for Cloned {
+    fn replay(&self, body: &B) -> Option<B> {
+        Some(body.clone())
+    }
+}
+
+/// Wraps a service in a [`Paced`].
+///
+/// A request's [`Ask`] is taken from its extensions. In front of it there should be no unbounded buffer: who waits, waits here.
+#[derive(Clone, Debug)]
+pub struct PaceLayer<R = Once> {
+    pacers: Pacers,
+    replay: R,
+}
+
+impl PaceLayer {
+    /// Paces, and sends every request once.
+    pub fn new(pacers: Pacers) -> PaceLayer {
+        PaceLayer { pacers, replay: Once }
+    }
+
+    /// Also retries what is safe to retry, within the budget of the [`Settings`](crate::Settings).
+    pub fn retrying(self) -> PaceLayer<Cloned> {
+        PaceLayer { pacers: self.pacers, replay: Cloned }
+    }
+}
+
+impl<S, R: Clone> Layer<S> for PaceLayer<R> {
+    type Service = Paced<S, R>;
+
+    fn layer(&self, inner: S) -> Paced<S, R> {
+        Paced { inner, pacers: self.pacers.clone(), replay: self.replay.clone() }
+    }
+}
+
+/// A service that slows down before it is refused.
+#[derive(Clone, Debug)]
+pub struct Paced<S, R = Once> {
+    inner: S,
+    pacers: Pacers,
+    replay: R,
+}
+
+impl<S, R, B, A> Service<Request<B>> for Paced<S, R>
+where
+    S: Service<Request<B>, Response = Response<A>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    R: Replay<B> + Send + 'static,
+    B: Send + 'static,
+    A: Send + 'static,
+{
+    type Response = Response<A>;
+    type Error = Error<S::Error>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<A>, Error<S::Error>>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx).map_err(Error::Service)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The clone has not been polled ready; the one that has is the one to call.
+        let clone = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, clone);
+        let pacer = self.pacers.pacer(request.uri(), request.headers());
+        let replay = self.replay.clone();
+        Box::pin(async move { send(inner, request, pacer, replay).await })
+    }
+}
+
+async fn send<S, R, B, A>(
+    mut inner: S,
+    mut request: Request<B>,
+    pacer: Pacer,
+    replay: R,
+) -> Result<Response<A>, Error<S::Error>>
+where
+    S: Service<Request<B>, Response = Response<A>>,
+    R: Replay<B>,
+{
+    let ask = request.extensions().get::<Ask>().copied().unwrap_or_default();
+    let mut permit = pacer.acquire(ask).await.map_err(Error::Limited)?;
+    let mut attempts = 1;
+    loop {
+        let again =
+            if attempts < pacer.settings().max_attempts { copy(&request, &replay) } else { None };
+        let method = request.method().clone();
+        let response = inner.call(request).await.map_err(Error::Service)?;
+        let heard = permit.heard(response.status(), response.headers());
+        let safe = is_safe(&method, response.status(), heard.is_refused, &heard.said);
+        let Some(copy) = again.filter(|_| safe && pacer.may_retry()) else { return Ok(response) };
+        // An answer is better than none: whoever may not wait so long gets the one that is there.
+        let Ok(next) = pacer.acquire(ask).await else { return Ok(response) };
+        poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Error::Service)?;
+        (request, permit) = (copy, next);
+        attempts += 1;
+    }
+}
+
+fn copy<B, R: Replay<B>>(request: &Request<B>, replay: &R) -> Option<Request<B>> {
+    let mut copy = Request::new(replay.replay(request.body())?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}

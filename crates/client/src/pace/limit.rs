@@ -1,0 +1,227 @@
+//! One limit as a client sees it, and the part of it that the client may take.
+//!
+//! A server says what remains, and others may be spending it too. So a client watches what remains between its own
+//! responses: what the refill does not explain, all clients together have spent, and how much of that was its
+//! own is its **share**. It takes that share of what remains, above a cushion, and of what is refilled:
+//!
+//! ```text
+//! credit = share · (remaining − cushion + rate · elapsed) − sent since
+//! ```
+//!
+//! Alone, the share is 1 and the credit is what the server has, counted from below: what is in flight is
+//! taken as spent, and refill only from when the fastest answer would have come in. With others, shares add up to 1
+//! because each is measured against the same total, and what remains settles at the cushion: above it everybody's
+//! credit grows, below it everybody's shrinks. If the rate is told too low (it is rounded), the total is taken
+//! too low by as much, and where it settles does not change. The same holds for a cost that is told too low: the
+//! server's charges for it look like those of others.
+//!
+//! A share would stay what it once was, so it is drawn towards the equal one: as a number of sharers, it counts a little
+//! less than it was measured. That moves everybody, those with a small share most.
+
+mod learn;
+
+use std::time::Duration;
+
+use tollgate_core::Time;
+use tollgate_wire::read::Seen;
+
+use crate::LimitStatus;
+
+/// How the limit comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refill {
+    /// All the time, at a rate.
+    Steady,
+    /// All at once, when it is reset.
+    AtReset,
+}
+
+/// What one limit allows this client.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitPace {
+    pub(crate) name: String,
+    refill: Refill,
+    /// The largest that remains can be; infinite where the server does not say.
+    pub(crate) limit: f64,
+    /// Tokens a second, where refill is steady: at least, as the server says.
+    rate: f64,
+    /// And at most, as refusals show.
+    rate_below: f64,
+    /// What came back in how many seconds, of late: shows a rate that is higher than it was told.
+    gained: f64,
+    watched: f64,
+    window: Option<Duration>,
+    /// As last read.
+    pub(crate) remaining: f64,
+    read_at: Time,
+    pub(crate) reset_at: Option<Time>,
+    /// How many answers in a row have told of other limits, but not of this one.
+    missed: u32,
+    /// Which sending the last reading answers.
+    read_of: u64,
+    /// As of the last reading: what part of the limit is ours, and what is left for others' surprises.
+    share: f64,
+    cushion: f64,
+    /// Sent since, as far as the reading does not include it.
+    spent: f64,
+    /// Charged before the last reading, but answered after it.
+    own_late: f64,
+    /// Spent of late by this client, and by all.
+    own: f64,
+    total: f64,
+    /// Seconds between readings, on average.
+    interval: f64,
+    last_sent: Time,
+    /// Between 0 and 1, drawn anew for each reset.
+    pub(crate) jitter: f64,
+}
+
+/// The part of a limit that the spread over time begins with.
+const APPROACHING: f64 = 0.2;
+
+/// The longest that a request is delayed in seconds, while there is something left, to make it last. What is left of a
+/// month is not spread over the month: there may be no more requests.
+const MOST_SPREAD: f64 = 5.0;
+
+/// How long a limit is kept that the server no longer shows.
+const FORGOTTEN: Duration = Duration::from_secs(10);
+
+/// How late a limit that comes back all at once is used again, at most, so that not everybody is there first.
+const LONGEST_JITTER: Duration = Duration::from_secs(1);
+
+/// What was answered to one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) at: Time,
+    /// Which sending is answered, counted in cost up to and including it.
+    pub(crate) of: u64,
+    /// What is still unanswered.
+    pub(crate) unanswered: u64,
+    /// What the limit was charged: nothing if it refused.
+    pub(crate) charged: f64,
+    pub(crate) is_refused: bool,
+    /// What a refused request would have cost, and how long the server says until it would pass.
+    pub(crate) refused_for: Option<(f64, Duration)>,
+}
+
+impl LimitPace {
+    pub(crate) fn new(seen: &Seen, reading: &Reading, jitter: f64) -> LimitPace {
+        let mut pace = LimitPace {
+            name: seen.name.clone(),
+            refill: Refill::AtReset,
+            limit: f64::INFINITY,
+            rate: 0.0,
+            rate_below: f64::INFINITY,
+            gained: 0.0,
+            watched: 0.0,
+            window: None,
+            remaining: seen.remaining.map_or(f64::INFINITY, |r| r as f64),
+            read_at: reading.at,
+            reset_at: None,
+            missed: 0,
+            read_of: 0,
+            share: 1.0,
+            cushion: 0.0,
+            spent: 0.0,
+            own_late: 0.0,
+            own: reading.charged.max(1.0),
+            total: reading.charged.max(1.0),
+            interval: 0.0,
+            last_sent: reading.at,
+            jitter,
+        };
+        pace.note_figures(seen, reading.at);
+        pace.refill = pace.first_guess(seen);
+        pace.rebase(seen, reading);
+        pace
+    }
+
+    /// An answer told of other limits. A server shows those that are tight, so one that it stopped showing does not matter
+    /// any more.
+    pub(crate) fn is_forgotten(&mut self, now: Time) -> bool {
+        self.missed += 1;
+        self.missed > 3 && now - self.read_at > FORGOTTEN
+    }
+
+    pub(crate) fn status(&self, now: Time) -> LimitStatus {
+        let remaining = (self.remaining - self.spent).max(0.0);
+        LimitStatus {
+            name: self.name.clone(),
+            limit: self.limit.is_finite().then_some(self.limit as u64),
+            remaining: if remaining.is_finite() { remaining as u64 } else { u64::MAX },
+            reset_after: self.reset_at.map(|reset| reset - now),
+            sharers: self.sharers(),
+        }
+    }
+
+    /// How many seem to share it.
+    pub(crate) fn sharers(&self) -> f64 {
+        (self.total / self.own.max(1e-9)).clamp(1.0, 1e6)
+    }
+
+    pub(crate) fn note_sent(&mut self, cost: f64, now: Time, jitter: f64) {
+        if self.refill == Refill::AtReset && self.resets().is_some_and(|reset| reset <= now) {
+            self.begin_anew(now);
+            self.jitter = jitter;
+        }
+        self.spent += cost;
+        self.last_sent = now;
+    }
+
+    /// Seconds until `cost` may be sent.
+    pub(crate) fn wait(&self, cost: f64, now: Time) -> f64 {
+        if self.remaining.is_infinite() {
+            return 0.0;
+        }
+        match self.refill {
+            Refill::Steady => self.wait_for_refill(cost, now),
+            Refill::AtReset => self.wait_for_reset(cost, now),
+        }
+    }
+
+    fn wait_for_refill(&self, cost: f64, now: Time) -> f64 {
+        let share = self.share;
+        let elapsed = (now - self.read_at).as_secs_f64();
+        let level = self.remaining + self.rate * elapsed - self.cushion;
+        // A full bucket is no more than that, but a small share of it must not be nothing.
+        let most = (share * (self.limit - self.cushion)).max(cost);
+        let missing = cost - (share * level - self.spent).min(most);
+        if missing <= 0.0 { 0.0 } else { missing / (share * self.rate) }
+    }
+
+    /// When it comes back all at once. Where nothing says when, a window from the last reading is late enough.
+    fn resets(&self) -> Option<Time> {
+        let window = self.window.map(|window| self.read_at + window);
+        match (self.reset_at, window) {
+            (Some(reset), Some(window)) => Some(reset.min(window)),
+            (reset, window) => reset.or(window),
+        }
+    }
+
+    /// It must be back by now, though nothing has been read of it yet.
+    fn begin_anew(&mut self, now: Time) {
+        self.remaining = if self.limit.is_finite() { self.limit } else { 1.0 };
+        (self.spent, self.read_at, self.reset_at) = (0.0, now, None);
+    }
+
+    fn wait_for_reset(&self, cost: f64, now: Time) -> f64 {
+        let Some(reset) = self.resets() else { return 0.0 };
+        let jitter = (reset - self.read_at).mul_f64(0.1).min(LONGEST_JITTER).mul_f64(self.jitter);
+        let left = (reset + jitter - now).as_secs_f64();
+        if left <= 0.0 {
+            return 0.0;
+        }
+        let there = self.remaining - self.spent;
+        if there > self.limit * APPROACHING && self.limit.is_finite() {
+            return 0.0;
+        }
+        let shared = if self.sharers() > 1.5 { self.limit.min(1e12) * 0.02 } else { 0.0 };
+        let mine = self.share * (self.remaining - shared) - self.spent;
+        if mine < cost {
+            return left;
+        }
+        // The last of it goes out before the reset, not at it.
+        let each = ((reset - now).as_secs_f64() / (mine / cost + 1.0)).min(MOST_SPREAD);
+        (each - (now - self.last_sent).as_secs_f64()).max(0.0)
+    }
+}

@@ -1,0 +1,159 @@
+//! What an answer teaches about a limit: its figures, how it comes back, and whose part of it is whose.
+
+use std::time::Duration;
+
+use tollgate_core::Time;
+use tollgate_wire::read::Seen;
+
+use super::{LimitPace, Reading, Refill};
+
+/// How much of a logarithm sharers are undercounted by, so that shares become equal.
+const LEVELLING: f64 = 0.03;
+
+/// Seconds over which a rate is watched, at least and at most: less, and the way's delays would look like refill.
+const WATCHED: (f64, f64) = (0.2, 1.0);
+
+/// What a refusal leaves of a share.
+const AFTER_REFUSAL: f64 = 0.7;
+
+/// Which part of the rate's upper bound is taken for the rate. A refusal bounds it by how long one token takes at most.
+const RATE_OF_BOUND: f64 = 0.7;
+
+impl LimitPace {
+    pub(super) fn note_figures(&mut self, seen: &Seen, now: Time) {
+        let told = (self.limit, self.window);
+        if let Some(limit) = seen.limit.filter(|limit| *limit > 0) {
+            self.limit = limit as f64;
+        }
+        self.window = seen.window.or(self.window);
+        if told != (self.limit, self.window) {
+            (self.rate, self.rate_below) = (0.0, f64::INFINITY);
+        }
+        let window = self.window.map_or(f64::INFINITY, |window| window.as_secs_f64().max(1e-3));
+        self.rate = self.rate.max(self.limit / window);
+        // The window is rounded up to whole seconds, so one of a second may be much shorter.
+        if window <= 1.0 && self.rate_below.is_finite() {
+            self.rate = self.rate.max(self.rate_below * RATE_OF_BOUND);
+        }
+        self.reset_at = seen.reset_after.map(|after| now + after);
+    }
+
+    /// Seconds in which a bucket would be full again, at least and at most. The rate is known as precisely as a window in whole
+    /// seconds tells it, and so is the reset.
+    fn bucket_resets_in(&self, remaining: f64) -> (f64, f64) {
+        let longest = (self.limit - remaining).max(0.0) / self.rate;
+        let window = self.window.map_or(1.0, |window| window.as_secs_f64().max(1.0));
+        (longest * (1.0 - 1.0 / window) - 1.5, longest + 1.5)
+    }
+
+    /// A bucket is reset when what is missing has come back at its rate; a window, independently of it.
+    pub(super) fn first_guess(&self, seen: &Seen) -> Refill {
+        let is_rated = self.rate.is_finite() && self.rate > 0.0;
+        let Some(remaining) = seen.remaining.filter(|_| is_rated) else { return Refill::AtReset };
+        let (least, most) = self.bucket_resets_in(remaining as f64);
+        let reset = seen.reset_after.map_or(most, |after| after.as_secs_f64());
+        if (least..=most).contains(&reset) { Refill::Steady } else { Refill::AtReset }
+    }
+
+    /// Takes in what an answer says.
+    pub(crate) fn read(&mut self, seen: &Seen, reading: &Reading) {
+        self.missed = 0;
+        if reading.of < self.read_of {
+            // Overtaken: what it was charged is in what was read already.
+            self.own_late += reading.charged;
+            return;
+        }
+        if let (Some((cost, after)), Some(remaining)) = (reading.refused_for, seen.remaining) {
+            let missing = cost - remaining as f64;
+            if missing > 0.0 {
+                let bound = missing / after.as_secs_f64().max(1e-4);
+                self.rate_below = self.rate_below.min(bound);
+            }
+        }
+        let before = (self.remaining, self.reset_at);
+        let elapsed = (reading.at - self.read_at).as_secs_f64();
+        self.note_figures(seen, reading.at);
+        let Some(remaining) = seen.remaining.map(|r| r as f64) else { return };
+        self.learn_refill(before, remaining, reading);
+        self.learn_share(before.0, remaining, elapsed, reading);
+        self.rebase(seen, reading);
+    }
+
+    fn learn_refill(&mut self, before: (f64, Option<Time>), remaining: f64, reading: &Reading) {
+        let early = before.1.is_some_and(|reset| reading.at + Duration::from_secs(1) < reset);
+        match (self.refill, reading.refused_for) {
+            // It came back before it was to: bit by bit, then.
+            (Refill::AtReset, _) if self.rate > 0.0 && early && remaining > before.0 => {
+                self.refill = Refill::Steady;
+            }
+            // What is missing takes longer to come back than the rate could take.
+            (Refill::Steady, Some((cost, after))) => {
+                let longest = (cost - remaining).max(0.0) / self.rate;
+                if after.as_secs_f64() > 1.5 * longest + 0.05 {
+                    self.refill = Refill::AtReset;
+                    self.reset_at = Some(reading.at + after);
+                }
+            }
+            // It is reset before what is missing can have come back.
+            (Refill::Steady, None) => {
+                let reset = self.reset_at.map(|reset| (reset - reading.at).as_secs_f64());
+                let (least, _) = self.bucket_resets_in(remaining);
+                if reset.is_some_and(|reset| reset < least) {
+                    self.refill = Refill::AtReset;
+                }
+            }
+            (Refill::AtReset, _) => {}
+        }
+    }
+
+    fn learn_share(&mut self, before: f64, remaining: f64, elapsed: f64, reading: &Reading) {
+        let own = reading.charged + std::mem::take(&mut self.own_late);
+        let was_full = remaining + reading.charged >= self.limit;
+        let total = match self.refill {
+            // A full bucket does not tell how long it has been full.
+            _ if was_full => own,
+            Refill::Steady => self.rate * elapsed - (remaining - before),
+            Refill::AtReset if remaining > before => own,
+            Refill::AtReset => before - remaining,
+        };
+        self.interval += (elapsed - self.interval) / 8.0;
+        let memory = (8.0 * self.interval).max(0.1);
+        let kept = (-elapsed / memory).exp();
+        self.own = self.own * kept + own;
+        self.total = (self.total * kept + total).max(self.own);
+        if reading.is_refused {
+            self.own *= AFTER_REFUSAL;
+        }
+        self.learn_rate(remaining - before + own, elapsed);
+    }
+
+    /// What came back is at most what was refilled: others only take. So a rate is higher than it was told where more came back.
+    fn learn_rate(&mut self, gained: f64, elapsed: f64) {
+        let kept = (-elapsed / WATCHED.1).exp();
+        self.gained = self.gained * kept + gained;
+        self.watched = self.watched * kept + elapsed;
+        let seen = (self.gained - 1.0) / self.watched;
+        if self.refill == Refill::Steady && self.watched > WATCHED.0 && seen > 1.3 * self.rate {
+            // A window of two seconds is longer than one.
+            let shorter = self.window.map_or(0.0, |window| window.as_secs_f64() - 1.0);
+            let most = if shorter > 0.0 { self.limit / shorter } else { f64::INFINITY };
+            self.rate = (0.9 * seen).min(most).min(self.rate_below);
+        }
+    }
+
+    pub(super) fn rebase(&mut self, seen: &Seen, reading: &Reading) {
+        self.remaining = seen.remaining.map_or(self.remaining, |r| r as f64);
+        self.read_at = reading.at;
+        self.read_of = reading.of;
+        self.spent = reading.unanswered as f64;
+        self.share = self.sharers().powf(1.0 - LEVELLING).recip();
+        self.cushion = LimitPace::cushion_of(self.limit);
+    }
+
+    /// What is left for others' surprises: their requests vary by the root of their number. A bucket of few tokens has none to leave.
+    fn cushion_of(limit: f64) -> f64 {
+        let room = (limit - 1.0) / 2.0 + 0.05;
+        let cushion = (2.0 * limit.sqrt()).min(limit / 4.0).min(room);
+        if cushion.is_finite() { cushion } else { 0.0 }
+    }
+}

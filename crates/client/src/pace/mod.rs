@@ -1,0 +1,297 @@
+//! How fast one client may go against one server under one key: decided without clock or I/O.
+//!
+//! `(state, now) → (state, wait)`. The shell around it sleeps and sends.
+
+mod limit;
+mod silent;
+
+use std::time::Duration;
+
+use tollgate_core::Time;
+use tollgate_wire::read::Said;
+
+use crate::LimitStatus;
+use limit::{LimitPace, Reading};
+use silent::Silent;
+
+/// How many limits of one server are kept.
+const MOST_LIMITS: usize = 16;
+
+/// After so many answers, what a limit allows is known well enough to use it at once.
+const FIRST_ANSWERS: u64 = 16;
+
+/// So many are sent before the first answer, and one more each step.
+const FIRST_SENT: u64 = 2;
+pub(crate) const START_STEP: Duration = Duration::from_millis(25);
+
+/// Everything known about one server under one key.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    limits: Vec<LimitPace>,
+    silent: Silent,
+    /// The server asked to stay away until then.
+    hold_until: Time,
+    /// When it last said anything.
+    heard_at: Time,
+    /// When it was last asked.
+    sent_at: Time,
+    /// However long a server wants us away, after so long it is asked again.
+    longest_silence: Duration,
+    sent: u64,
+    in_flight: u64,
+    /// The cost of what is in flight.
+    unanswered: u64,
+    answers: u64,
+    /// When the first that is unanswered was sent.
+    began_at: Time,
+    round: Round,
+    random: u64,
+}
+
+/// One request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    cost: u64,
+    of: u64,
+    sent_at: Time,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was not refused by a limit.
+    Passed,
+    /// A limit refused it.
+    Refused,
+}
+
+impl Pace {
+    pub(crate) fn new(longest_silence: Duration, seed: u64) -> Pace {
+        Pace {
+            limits: Vec::new(),
+            silent: Silent::default(),
+            hold_until: Time::EPOCH,
+            heard_at: Time::EPOCH,
+            sent_at: Time::EPOCH,
+            longest_silence,
+            sent: 0,
+            in_flight: 0,
+            unanswered: 0,
+            answers: 0,
+            began_at: Time::EPOCH,
+            round: Round::default(),
+            random: seed | 1,
+        }
+    }
+
+    /// How long to wait before sending `cost`, if `ahead` is sent before it. Zero: not at all.
+    pub(crate) fn wait(&self, now: Time, ahead: u64, cost: u64) -> Duration {
+        let all = ahead.saturating_add(cost) as f64;
+        let mut wait = self.silent.wait(all, now);
+        for limit in &self.limits {
+            wait = wait.max(limit.wait(all, now));
+        }
+        wait = wait.max((self.hold_until - now).as_secs_f64());
+        let wait = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
+        // A server may be wrong, or lie. One question now and then finds out.
+        wait.min(self.longest_silence.saturating_sub(now - self.heard_at.max(self.sent_at)))
+    }
+
+    /// Whether too much is unanswered to send more. At first nobody knows how many others share a limit, so what is in
+    /// flight grows with the answers; and with time, because some servers take long.
+    pub(crate) fn is_starting(&self, now: Time) -> bool {
+        if self.answers >= FIRST_ANSWERS {
+            return false;
+        }
+        let steps = (now - self.began_at).as_nanos() / START_STEP.as_nanos();
+        u128::from(self.in_flight) >= u128::from(FIRST_SENT + 2 * self.answers) + steps
+    }
+
+    /// A request goes out.
+    pub(crate) fn send(&mut self, now: Time, cost: u64) -> Ticket {
+        if self.in_flight == 0 && self.answers == 0 {
+            self.began_at = now;
+        }
+        self.sent = self.sent.saturating_add(cost);
+        self.sent_at = now;
+        self.in_flight += 1;
+        self.unanswered = self.unanswered.saturating_add(cost);
+        let jitter = self.draw();
+        for limit in &mut self.limits {
+            limit.note_sent(cost as f64, now, jitter);
+        }
+        self.silent.note_sent(cost as f64, now);
+        Ticket { cost, of: self.sent, sent_at: now }
+    }
+
+    /// Its answer came in.
+    pub(crate) fn heard(&mut self, now: Time, ticket: Ticket, said: &Said, outcome: Outcome) {
+        self.forget(ticket);
+        // A server that tells of no limit has none to be careful about.
+        self.answers += if said.limits.is_empty() { FIRST_ANSWERS } else { 1 };
+        self.heard_at = now;
+        let is_refused = outcome == Outcome::Refused;
+        let charged = if is_refused { 0.0 } else { ticket.cost as f64 };
+        let round = now - ticket.sent_at;
+        self.round.note(round, now);
+        let reading = Reading {
+            at: ticket.sent_at + round.min(self.round.shortest()),
+            of: ticket.of,
+            unanswered: self.unanswered,
+            charged,
+            is_refused,
+            refused_for: said
+                .retry_after
+                .filter(|_| is_refused)
+                .map(|after| (ticket.cost as f64, after)),
+        };
+        if !said.limits.is_empty() {
+            let shown = |limit: &LimitPace| said.limits.iter().any(|seen| seen.name == limit.name);
+            self.limits.retain_mut(|limit| shown(limit) || !limit.is_forgotten(now));
+        }
+        for seen in &said.limits {
+            let known = self.limits.iter().position(|limit| limit.name == seen.name);
+            match known {
+                Some(index) => self.limits[index].read(seen, &reading),
+                None if self.limits.len() < MOST_LIMITS => {
+                    let jitter = self.draw();
+                    self.limits.push(LimitPace::new(seen, &reading, jitter));
+                }
+                None => {}
+            }
+        }
+        if is_refused {
+            self.note_refusal(now, ticket, said);
+        } else {
+            self.silent.passed();
+        }
+    }
+
+    pub(crate) fn limits(&self, now: Time) -> Vec<LimitStatus> {
+        self.limits.iter().map(|limit| limit.status(now)).collect()
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    fn note_refusal(&mut self, now: Time, ticket: Ticket, said: &Said) {
+        // A limit that explains the refusal is handled by its own pace.
+        let lacks = |remaining: u64| remaining < ticket.cost;
+        let explained = said.limits.iter().any(|seen| seen.remaining.is_some_and(lacks));
+        if !explained {
+            let backoff = self.silent.refused(now);
+            if said.retry_after.is_none() {
+                self.hold_until = self.hold_until.max(now + backoff.mul_f64(0.5 + self.draw()));
+            }
+        }
+        if let Some(after) = said.retry_after {
+            let spread = after.mul_f64(0.1).min(Duration::from_secs(1)).mul_f64(self.draw());
+            self.hold_until = self.hold_until.max(now + after + spread);
+        }
+        let jitter = self.draw();
+        for limit in &mut self.limits {
+            limit.jitter = jitter;
+        }
+    }
+
+    /// Its answer will not come.
+    pub(crate) fn lost(&mut self, ticket: Ticket) {
+        self.forget(ticket);
+    }
+
+    fn forget(&mut self, ticket: Ticket) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.unanswered = self.unanswered.saturating_sub(ticket.cost);
+    }
+
+    /// Between 0 and 1 (xorshift64*).
+    fn draw(&mut self) -> f64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        let bits = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
+        bits as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The shortest time from sending to answer, of late. A server decides when a request comes in, however long it then
+/// works on it: so a decision is dated by the fastest answers, not by its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    present: Option<Duration>,
+    previous: Option<Duration>,
+    since: Time,
+}
+
+/// How long the shortest round is remembered, once or twice.
+const ROUND_MEMORY: Duration = Duration::from_secs(10);
+
+impl Round {
+    fn note(&mut self, round: Duration, now: Time) {
+        if now - self.since > ROUND_MEMORY {
+            (self.previous, self.present, self.since) = (self.present, None, now);
+        }
+        self.present = Some(self.present.map_or(round, |shortest| shortest.min(round)));
+    }
+
+    fn shortest(&self) -> Duration {
+        [self.present, self.previous].into_iter().flatten().min().unwrap_or(Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tollgate_wire::read::{LONGEST, Seen};
+
+    use super::*;
+
+    const SILENCE: Duration = Duration::from_secs(60);
+
+    fn seen() -> impl Strategy<Value = Seen> {
+        let count = || proptest::option::of(prop_oneof![0u64..200, any::<u64>()]);
+        let delay = || {
+            let millis = prop_oneof![0u64..5_000, 0..LONGEST.as_millis() as u64];
+            proptest::option::of(millis.prop_map(Duration::from_millis))
+        };
+        ("[ab]", count(), count(), delay(), delay()).prop_map(
+            |(name, limit, remaining, reset_after, window)| {
+                let window = window.filter(|window| !window.is_zero());
+                Seen { name, limit, remaining, reset_after, window }
+            },
+        )
+    }
+
+    fn answer() -> impl Strategy<Value = (Said, bool, u64, u64)> {
+        let retry = proptest::option::of(0u64..LONGEST.as_millis() as u64);
+        let limits = proptest::collection::vec(seen(), 0..3);
+        (limits, retry, any::<bool>(), 0u64..2_000, 0u64..50).prop_map(
+            |(limits, retry, is_refused, after, cost)| {
+                let retry_after = retry.map(Duration::from_millis);
+                (Said { limits, retry_after, should_retry: None }, is_refused, after, cost)
+            },
+        )
+    }
+
+    proptest! {
+        /// Whatever a server says: nobody waits longer than the longest silence, and waiting so long is enough.
+        #[test]
+        fn nothing_said_stalls_for_ever(answers in proptest::collection::vec(answer(), 1..40)) {
+            let mut pace = Pace::new(SILENCE, 7);
+            let mut now = Time::from_secs(1_800_000_000);
+            for (said, is_refused, after, cost) in answers {
+                let wait = pace.wait(now, 0, cost);
+                prop_assert!(wait <= SILENCE, "{wait:?}");
+                if !wait.is_zero() {
+                    let left = pace.wait(now + SILENCE, 0, cost);
+                    prop_assert!(left.is_zero(), "{left:?} after {wait:?}");
+                }
+                let ticket = pace.send(now, cost);
+                now = now + Duration::from_millis(after);
+                let outcome = if is_refused { Outcome::Refused } else { Outcome::Passed };
+                pace.heard(now, ticket, &said, outcome);
+            }
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Many clients that share nothing but a server, in simulated time: real limiter, real headers, made-up network.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::time::Duration;
+
+use http::HeaderMap;
+use tollgate_core::{Limit, Rate, Scope, Time};
+use tollgate_engine::{Clock, FakeClock, Limiter};
+use tollgate_wire::read::{Said, read};
+use tollgate_wire::{Line, Refused, Report};
+
+use crate::pace::{Outcome, Pace, START_STEP, Ticket};
+
+/// What a server tells of its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tells {
+    Everything,
+    OnlyRetryAfter,
+    Nothing,
+}
+
+#[derive(Clone, Debug)]
+struct Setup {
+    clients: usize,
+    /// All have one key, or each its own.
+    is_shared: bool,
+    limit: Limit,
+    /// What a key may spend in a second.
+    rate: u64,
+    cost: u64,
+    tells: Tells,
+    is_paced: bool,
+    /// There and back, at least and at most.
+    latency_ms: (u64, u64),
+    seconds: u64,
+}
+
+impl Setup {
+    fn bucket(clients: usize, is_shared: bool, rate: u64, burst: u64) -> Setup {
+        let limit = Limit::token_bucket(Rate::per_second(rate)).burst(burst).build().unwrap();
+        Setup {
+            clients,
+            is_shared,
+            limit,
+            rate,
+            cost: 1,
+            tells: Tells::Everything,
+            is_paced: true,
+            latency_ms: (2, 20),
+            seconds: 20,
+        }
+    }
+
+    fn keys(&self) -> u64 {
+        if self.is_shared { 1 } else { self.clients as u64 }
+    }
+}
+
+#[derive(Debug)]
+struct Figures {
+    /// Of what the keys may spend at their rate.
+    used: f64,
+    refused: f64,
+    /// What the clients with the least and the most got, of an equal share.
+    least: f64,
+    most: f64,
+}
+
+enum Event {
+    Arrives(usize),
+    Wakes(usize),
+    Reaches(usize, Option<Ticket>),
+    Returns(usize, Option<Ticket>, Said, Outcome),
+}
+
+struct Client {
+    pace: Pace,
+    waiting: VecDeque<Time>,
+    wakes_at: Option<Time>,
+}
+
+struct Simulation {
+    setup: Setup,
+    clock: FakeClock,
+    limiter: Limiter<FakeClock>,
+    clients: Vec<Client>,
+    queue: BinaryHeap<Reverse<(Time, u64)>>,
+    events: HashMap<u64, Event>,
+    count: u64,
+    random: u64,
+    passed: Vec<u64>,
+    refused: u64,
+}
+
+/// Three times what the limit lets pass is asked for.
+const OFFERED: u64 = 3;
+
+/// Requests that have waited so long are given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Simulation {
+    fn new(setup: Setup) -> Simulation {
+        let clock = FakeClock::default();
+        let client = |n: usize| Client {
+            pace: Pace::new(Duration::from_secs(60), n as u64 * 7_919 + 13),
+            waiting: VecDeque::new(),
+            wakes_at: None,
+        };
+        Simulation {
+            limiter: Limiter::with_clock(clock.clone(), 10_000),
+            clients: (0..setup.clients).map(client).collect(),
+            queue: BinaryHeap::new(),
+            events: HashMap::new(),
+            count: 0,
+            random: 0x2545_F491_4F6C_DD1D,
+            passed: vec![0; setup.clients],
+            refused: 0,
+            clock,
+            setup,
+        }
+    }
+
+    fn at(&mut self, time: Time, event: Event) {
+        self.count += 1;
+        self.events.insert(self.count, event);
+        self.queue.push(Reverse((time, self.count)));
+    }
+
+    /// Between 0 and 1.
+    fn draw(&mut self) -> f64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn one_way(&mut self) -> Duration {
+        let (least, most) = self.setup.latency_ms;
+        let millis = least as f64 + (most - least) as f64 * self.draw();
+        Duration::from_secs_f64(millis / 2_000.0)
+    }
+
+    fn every(&self) -> Duration {
+        let Setup { clients, rate, cost, .. } = self.setup;
+        let a_second = OFFERED * rate * self.setup.keys() / cost;
+        Duration::from_secs_f64(clients as f64 / a_second as f64)
+    }
+
+    fn run(mut self) -> Figures {
+        let start = self.clock.now();
+        let end = start + Duration::from_secs(self.setup.seconds);
+        for n in 0..self.setup.clients {
+            let first = self.every().mul_f64(self.draw());
+            self.at(start + first, Event::Arrives(n));
+        }
+        while let Some(Reverse((now, number))) = self.queue.pop()
+            && now <= end
+        {
+            self.clock.advance(now - self.clock.now());
+            if let Some(event) = self.events.remove(&number)
+                && let Some(client) = self.happen(event, now)
+            {
+                self.send(client, now);
+            }
+        }
+        self.figures()
+    }
+
+    /// What an event leads to, and which client may send now.
+    fn happen(&mut self, event: Event, now: Time) -> Option<usize> {
+        match event {
+            Event::Arrives(n) => {
+                self.clients[n].waiting.push_back(now);
+                let next = self.every().mul_f64(0.5 + self.draw());
+                self.at(now + next, Event::Arrives(n));
+                Some(n)
+            }
+            // An earlier one may have taken its place.
+            Event::Wakes(n) if self.clients[n].wakes_at != Some(now) => None,
+            Event::Wakes(n) => {
+                self.clients[n].wakes_at = None;
+                Some(n)
+            }
+            Event::Reaches(n, ticket) => {
+                let (headers, outcome) = self.serve(n, now);
+                let back = now + self.one_way();
+                self.at(back, Event::Returns(n, ticket, read(&headers, back), outcome));
+                None
+            }
+            Event::Returns(n, ticket, said, outcome) => {
+                if let Some(ticket) = ticket {
+                    self.clients[n].pace.heard(now, ticket, &said, outcome);
+                }
+                Some(n)
+            }
+        }
+    }
+
+    fn serve(&mut self, n: usize, now: Time) -> (HeaderMap, Outcome) {
+        let rule = self.limiter.define("key", self.setup.limit.clone());
+        let identity = self.limiter.identity(&if self.setup.is_shared { 0 } else { n });
+        let decision = self.limiter.decide(&rule, identity, self.setup.cost);
+        let line = Line::of(&self.setup.limit, Scope::User, decision.standing);
+        let lines = [line.cost(self.setup.cost).refusal(decision.refusal)];
+        if decision.is_allowed() {
+            self.passed[n] += self.setup.cost;
+            let mut headers = HeaderMap::new();
+            if self.setup.tells == Tells::Everything {
+                Report::admitted(&lines, now).write(&mut headers);
+            }
+            return (headers, Outcome::Passed);
+        }
+        self.refused += self.setup.cost;
+        let report = Report::refused(&lines, 0, now);
+        let refused = Refused::by_limit(&report, "r");
+        let headers = match self.setup.tells {
+            Tells::Everything => refused.http().into_parts().0.headers,
+            Tells::OnlyRetryAfter => refused.limit_headers(false).http().into_parts().0.headers,
+            Tells::Nothing => HeaderMap::new(),
+        };
+        (headers, Outcome::Refused)
+    }
+
+    /// Sends what may be sent, and wakes up for the rest.
+    fn send(&mut self, n: usize, now: Time) {
+        let too_old = |since: &Time| now - *since > PATIENCE;
+        while self.clients[n].waiting.front().is_some_and(too_old) {
+            self.clients[n].waiting.pop_front();
+        }
+        while !self.clients[n].waiting.is_empty() {
+            let client = &mut self.clients[n];
+            let mut wait = client.pace.wait(now, 0, 1);
+            if client.pace.is_starting(now) {
+                wait = wait.max(START_STEP);
+            }
+            if self.setup.is_paced && !wait.is_zero() {
+                let wake = now + wait.max(Duration::from_micros(50));
+                if client.wakes_at.is_none_or(|at| wake < at) {
+                    client.wakes_at = Some(wake);
+                    self.at(wake, Event::Wakes(n));
+                }
+                return;
+            }
+            client.waiting.pop_front();
+            let ticket = self.setup.is_paced.then(|| client.pace.send(now, 1));
+            let there = now + self.one_way();
+            self.at(there, Event::Reaches(n, ticket));
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let passed: u64 = self.passed.iter().sum();
+        let equal = passed as f64 / self.passed.len() as f64;
+        let may = self.setup.rate * self.setup.seconds * self.setup.keys();
+        let (least, most) = (self.passed.iter().min(), self.passed.iter().max());
+        let figures = Figures {
+            used: passed as f64 / may as f64,
+            refused: self.refused as f64 / (passed + self.refused) as f64,
+            least: *least.unwrap_or(&0) as f64 / equal,
+            most: *most.unwrap_or(&0) as f64 / equal,
+        };
+        let Setup { clients, is_shared, rate, cost, tells, is_paced, latency_ms, .. } = self.setup;
+        println!(
+            "{clients} clients, {}, {rate}/s up to {}, cost {cost}, {:?}, {tells:?}, {latency_ms:?} ms, \
+             paced {is_paced}: used {:.1} %, refused {:.2} %, each {:.2} to {:.2}",
+            if is_shared { "one key" } else { "a key each" },
+            self.setup.limit.capacity(),
+            self.setup.limit.kind(),
+            100.0 * figures.used,
+            100.0 * figures.refused,
+            figures.least,
+            figures.most,
+        );
+        figures
+    }
+}
+
+#[test]
+fn clients_with_a_key_each_use_all_of_it_and_are_not_refused() {
+    for (rate, burst) in [(1, 1), (2, 3), (10, 10), (100, 100), (30, 100), (100, 10), (100, 101)] {
+        for latency_ms in [(0, 2), (2, 20)] {
+            let setup = Setup { latency_ms, ..Setup::bucket(5, false, rate, burst) };
+            let figures = Simulation::new(setup).run();
+            // A bucket of one token that is refilled in a second overflows with every delay.
+            assert!(figures.used >= if burst == 1 { 0.9 } else { 0.98 }, "{figures:?}");
+            assert!(figures.refused <= 0.005, "{figures:?}");
+        }
+    }
+}
+
+#[test]
+fn fifty_clients_that_share_a_key_use_all_of_it_and_are_hardly_refused() {
+    for (rate, burst) in [(75, 75), (100, 100), (500, 500), (500, 50), (100, 1_000)] {
+        for latency_ms in [(0, 2), (2, 20), (50, 100)] {
+            let setup = Setup { latency_ms, ..Setup::bucket(50, true, rate, burst) };
+            let figures = Simulation::new(setup).run();
+            assert!(figures.used >= 0.95, "{figures:?}");
+            assert!(figures.refused <= 0.02, "{figures:?}");
+        }
+    }
+}
+
+#[test]
+fn those_who_share_a_key_get_about_the_same() {
+    for (clients, rate) in [(2, 100), (5, 100), (10, 500), (50, 200)] {
+        let figures = Simulation::new(Setup::bucket(clients, true, rate, rate)).run();
+        assert!(figures.least > 0.7 && figures.most < 1.4, "{figures:?}");
+    }
+}
+
+#[test]
+fn without_pacing_most_is_refused() {
+    for is_shared in [false, true] {
+        let clients = if is_shared { 50 } else { 5 };
+        let setup = Setup { is_paced: false, ..Setup::bucket(clients, is_shared, 100, 100) };
+        assert!(Simulation::new(setup).run().refused > 0.6);
+    }
+}
+
+/// The client counts requests, the server tokens; ten of them look like ten sharers.
+#[test]
+fn a_cost_that_nobody_told_is_found_out() {
+    let setup = Setup { cost: 10, ..Setup::bucket(5, false, 200, 200) };
+    let figures = Simulation::new(setup).run();
+    assert!(figures.used >= 0.95 && figures.refused <= 0.02, "{figures:?}");
+}
+
+/// What the cushion leaves of a bucket is left once; of a sliding window, in each. So little of a small one is used.
+#[test]
+fn windows_are_used_without_being_refused() {
+    let rate = Rate::per_second(100);
+    let rows = [
+        (Limit::fixed_window(rate), 0.9),
+        (Limit::sliding_window(rate), 0.75),
+        (Limit::sliding_window_log(rate), 0.75),
+    ];
+    for (limit, used) in rows {
+        let limit = limit.build().unwrap();
+        let setup = Setup { limit, ..Setup::bucket(3, false, 100, 100) };
+        let figures = Simulation::new(setup).run();
+        assert!(figures.used >= used && figures.refused <= 0.02, "{figures:?}");
+    }
+    let rows = [
+        (Limit::fixed_window(Rate::per_minute(600)), 0.95),
+        (Limit::sliding_window(Rate::per_minute(600)), 0.75),
+    ];
+    for (limit, used) in rows {
+        let limit = limit.build().unwrap();
+        let setup = Setup { limit, seconds: 240, ..Setup::bucket(3, false, 10, 10) };
+        let figures = Simulation::new(setup).run();
+        assert!(figures.used >= used && figures.refused <= 0.02, "{figures:?}");
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_got_to_know_by_its_refusals() {
+    for tells in [Tells::OnlyRetryAfter, Tells::Nothing] {
+        let setup = Setup { tells, seconds: 60, ..Setup::bucket(3, false, 100, 100) };
+        let figures = Simulation::new(setup).run();
+        assert!(figures.used >= 0.7 && figures.refused <= 0.05, "{figures:?}");
+    }
+}

@@ -1,0 +1,51 @@
+//! Which requests are paced together.
+
+use http::{HeaderMap, StatusCode, Uri};
+use tollgate_client::{Ask, Pacers, Settings};
+
+use crate::headers;
+
+fn know(pacers: &Pacers, uri: &'static str, credentials: &HeaderMap) -> bool {
+    !pacers.pacer(&Uri::from_static(uri), credentials).status().limits.is_empty()
+}
+
+#[tokio::test]
+async fn each_server_and_key_has_a_pace_of_its_own() {
+    let pacers = Pacers::new(Settings::new());
+    let mine = headers(&[("x-api-key", "mine")]);
+    let pacer = pacers.pacer(&Uri::from_static("https://api.example.com/a"), &mine);
+    let permit = pacer.acquire(Ask::default()).await.unwrap();
+    permit.heard(StatusCode::OK, &headers(&[("x-ratelimit-remaining", "5")]));
+
+    let clone = pacers.clone();
+    assert!(know(&clone, "https://api.example.com/another/path?q=1", &mine));
+    assert!(!know(&clone, "https://other.example.com/a", &mine));
+    assert!(!know(&clone, "https://api.example.com:8443/a", &mine));
+    assert!(!know(&clone, "http://api.example.com/a", &mine));
+    assert!(!know(&clone, "https://api.example.com/a", &headers(&[("x-api-key", "other")])));
+    assert!(!know(
+        &clone,
+        "https://api.example.com/a",
+        &headers(&[("authorization", "Bearer mine")])
+    ));
+}
+
+#[tokio::test]
+async fn more_keys_than_can_be_told_apart_do_not_grow_without_end() {
+    let pacers = Pacers::new(Settings::new());
+    let uri = Uri::from_static("https://api.example.com/");
+    let key = |n: u32| headers(&[("x-api-key", &n.to_string())]);
+    let pacer = pacers.pacer(&uri, &key(0));
+    pacer
+        .acquire(Ask::default())
+        .await
+        .unwrap()
+        .heard(StatusCode::OK, &headers(&[("x-ratelimit-remaining", "5")]));
+    for n in 1..10_000 {
+        pacers.pacer(&uri, &key(n));
+    }
+    // One that is in use is kept.
+    assert_eq!(pacers.pacer(&uri, &key(0)).status().limits.len(), 1);
+    let kept: Vec<_> = (1..5_000).map(|n| pacers.pacer(&uri, &key(n))).collect();
+    assert_eq!(kept.len(), 4_999);
+}

@@ -1,0 +1,64 @@
+//! The middleware in a real reqwest client, against a real socket.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tollgate_client::{PaceMiddleware, Pacers, Settings, TooLong};
+
+/// Answers each request of each connection with the next of these heads, the last one from then on.
+async fn server(heads: &'static [&'static str]) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = Arc::new(AtomicUsize::new(0));
+    let count = served.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut seen = Vec::new();
+            while !seen.ends_with(b"\r\n\r\n") {
+                seen.push(stream.read_u8().await.unwrap());
+            }
+            let head = heads[count.fetch_add(1, SeqCst).min(heads.len() - 1)];
+            let answer = format!("{head}connection: close\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    });
+    (format!("http://{address}/"), served)
+}
+
+fn client(pacers: &Pacers) -> ClientWithMiddleware {
+    let plain = reqwest::Client::builder().no_proxy().build().unwrap();
+    ClientBuilder::new(plain).with(PaceMiddleware::new(pacers.clone())).build()
+}
+
+#[tokio::test]
+async fn a_refused_request_is_sent_again_when_the_server_said() {
+    let (url, served) = server(&[
+        "HTTP/1.1 429 Too Many Requests\r\nretry-after-ms: 30\r\n",
+        "HTTP/1.1 200 OK\r\nratelimit: \"a\";r=7;t=1\r\n",
+    ])
+    .await;
+    let pacers = Pacers::new(Settings::new());
+    let response = client(&pacers).get(&url).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(served.load(SeqCst), 2);
+    let uri = url.parse().unwrap();
+    assert_eq!(pacers.pacer(&uri, &http::HeaderMap::new()).status().limits[0].remaining, 7);
+}
+
+#[tokio::test]
+async fn a_wait_that_is_too_long_is_an_error_of_its_own_type() {
+    let (url, served) = server(&["HTTP/1.1 429 Too Many Requests\r\nretry-after: 60\r\n"]).await;
+    let client = client(&Pacers::new(Settings::new().max_wait(Duration::from_secs(1))));
+    assert_eq!(client.get(&url).send().await.unwrap().status(), 429);
+    let error = client.get(&url).send().await.unwrap_err();
+    let reqwest_middleware::Error::Middleware(error) = error else { panic!("{error}") };
+    let too_long: &TooLong = error.downcast_ref().unwrap();
+    assert!(too_long.wait() > Duration::from_secs(50));
+    assert_eq!(served.load(SeqCst), 1);
+}

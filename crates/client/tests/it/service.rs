@@ -1,0 +1,144 @@
+//! The layer around a service: what is retried, and what is not.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use parking_lot::Mutex;
+use tollgate_client::{Error, PaceLayer, Pacers, Settings};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::headers;
+
+type Rows = &'static [(&'static str, &'static str)];
+
+/// Answers by a script, and then with 200.
+#[derive(Clone, Default)]
+struct Scripted {
+    script: Arc<Mutex<Vec<(u16, Rows)>>>,
+    calls: Arc<Mutex<Vec<String>>>,
+}
+
+impl Scripted {
+    fn new(script: &[(u16, Rows)]) -> Scripted {
+        let script = script.iter().rev().copied().collect();
+        Scripted { script: Arc::new(Mutex::new(script)), ..Scripted::default() }
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.lock().len()
+    }
+}
+
+impl Service<Request<String>> for Scripted {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<String>) -> Self::Future {
+        self.calls.lock().push(request.into_body());
+        let (status, rows) = self.script.lock().pop().unwrap_or((200, &[]));
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        *response.headers_mut() = headers(rows);
+        ready(Ok(response))
+    }
+}
+
+fn request(method: &Method) -> Request<String> {
+    let request = Request::builder().method(method).uri("http://api.example.com/v1");
+    request.body("hello".to_owned()).unwrap()
+}
+
+async fn status(script: &[(u16, Rows)], method: Method) -> (u16, usize) {
+    let server = Scripted::new(script);
+    let pacers = Pacers::new(Settings::new());
+    let mut paced = PaceLayer::new(pacers).retrying().layer(server.clone());
+    let response = paced.call(request(&method)).await.unwrap();
+    assert!(server.calls.lock().iter().all(|body| body == "hello"));
+    (response.status().as_u16(), server.calls())
+}
+
+const SOON: Rows = &[("retry-after-ms", "20")];
+
+#[tokio::test(start_paused = true)]
+async fn what_a_limit_refused_is_sent_again_whatever_it_does() {
+    assert_eq!(status(&[(429, SOON)], Method::POST).await, (200, 2));
+    assert_eq!(status(&[(429, &[])], Method::POST).await, (200, 2));
+    assert_eq!(
+        status(&[(200, &[("grpc-status", "8"), ("grpc-retry-pushback-ms", "5")])], Method::POST)
+            .await,
+        (200, 2)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_been_done_is_sent_again_only_if_that_does_no_harm() {
+    for trouble in [502, 503, 504] {
+        assert_eq!(status(&[(trouble, &[])], Method::GET).await, (200, 2), "{trouble}");
+        assert_eq!(status(&[(trouble, &[])], Method::PUT).await, (200, 2), "{trouble}");
+        assert_eq!(status(&[(trouble, &[])], Method::POST).await, (trouble, 1), "{trouble}");
+        assert_eq!(status(&[(trouble, SOON)], Method::POST).await, (trouble, 1), "{trouble}");
+    }
+    for fault in [400, 401, 404, 409, 500] {
+        assert_eq!(status(&[(fault, &[])], Method::GET).await, (fault, 1), "{fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_wants_no_retry_gets_none() {
+    let rows: [Rows; 2] = [&[("x-should-retry", "false")], &[("grpc-retry-pushback-ms", "-1")]];
+    for row in rows {
+        assert_eq!(status(&[(429, row)], Method::GET).await, (429, 1), "{row:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_more_often_than_allowed() {
+    let refusals = [(429, SOON); 10];
+    assert_eq!(status(&refusals, Method::GET).await, (429, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_end_with_their_budget() {
+    let server = Scripted::new(&[(502, Rows::default()); 400]);
+    let settings = Settings::new().retry_ratio(0.1);
+    let mut paced = PaceLayer::new(Pacers::new(settings)).retrying().layer(server.clone());
+    for _ in 0..100 {
+        paced.call(request(&Method::GET)).await.unwrap();
+    }
+    // Five at first, and a tenth of what was sent.
+    let retries = server.calls() - 100;
+    assert!((14..=17).contains(&retries), "{retries}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_retrying_everything_is_sent_once() {
+    let server = Scripted::new(&[(429, SOON)]);
+    let mut paced = PaceLayer::new(Pacers::new(Settings::new())).layer(server.clone());
+    let response = paced.call(request(&Method::GET)).await.unwrap();
+    assert_eq!((response.status().as_u16(), server.calls()), (429, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_may_not_wait_is_told_how_long_it_would_be() {
+    let server = Scripted::new(&[(429, &[("retry-after", "60")])]);
+    let pacers = Pacers::new(Settings::new().max_wait(Duration::from_secs(1)));
+    let mut paced = PaceLayer::new(pacers).retrying().layer(server.clone());
+    // There is an answer already, so it is given.
+    let response = paced.call(request(&Method::GET)).await.unwrap();
+    assert_eq!(response.status(), 429);
+    let Err(Error::Limited(too_long)) = paced.call(request(&Method::GET)).await else {
+        panic!("it was sent");
+    };
+    assert!(too_long.wait() >= Duration::from_secs(59));
+    assert_eq!(server.calls(), 1);
+}
