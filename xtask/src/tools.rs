@@ -27,6 +27,7 @@ const FOR_TESTS: &[Tool] = &[
 const FOR_BENCHES: &[Tool] = &[
     tool("nginx", &["-v"], "nginx-light"),
     tool("haproxy", &["-v"], "haproxy"),
+    tool("strace", &["-V"], "strace"),
     // It has no flag that it ends well with.
     tool("sh", &["-c", "command -v wrk"], "wrk"),
 ];

@@ -1,45 +1,62 @@
-//! The gateway against nginx and HAProxy: CPU time per forwarded request.
+//! The gateway against nginx and HAProxy: CPU time per request, forwarded and refused, with everything on.
 //!
 //! Each proxy has core 0 to itself while it is measured; the load and the backend have core 1. What a request costs
 //! is the time the proxy's process was on its core, by the kernel's own account, divided by the requests that were
 //! answered meanwhile. So a busy neighbour makes a round longer, but a request hardly dearer.
 
+mod counts;
 mod load;
+mod memory;
 mod proxies;
 
 use crate::measure::median;
 use crate::report::Report;
-use load::Load;
-use proxies::{Backend, Kind, Proxy};
+use load::{Answered, Cost, Load};
+use proxies::{Backend, Case, Kind, Proxy};
 
 const ROUNDS: usize = 9;
 const SECONDS: u32 = 2;
 const CONNECTIONS: u32 = 64;
 
-pub fn run(report: &mut Report, _wanted: &[String]) {
-    if let Err(error) = forward(report) {
-        eprintln!("bench gateway: {error}");
-        std::process::exit(1);
+pub fn run(report: &mut Report, wanted: &[String]) {
+    type Bench = fn(&mut Report) -> Result<(), String>;
+    let all: [(&str, Bench); 6] = [
+        ("forward", |report| compare(report, "forward", Case::Forward, Answered::Well)),
+        ("refuse", |report| compare(report, "refuse", Case::Refuse, Answered::Refused)),
+        ("bare", |report| compare(report, "forward_bare", Case::Bare, Answered::Well)),
+        ("counts", counts::run),
+        ("idle", memory::idle),
+        ("stream", memory::stream),
+    ];
+    for (name, bench) in all {
+        let is_wanted = wanted.is_empty() || wanted.iter().any(|one| one == name);
+        if is_wanted && let Err(error) = bench(report) {
+            eprintln!("bench gateway {name}: {error}");
+            std::process::exit(1);
+        }
     }
 }
 
-/// Forwarding and nothing else.
-fn forward(report: &mut Report) -> Result<(), String> {
+/// Ours and both peers in turns.
+fn compare(report: &mut Report, name: &str, case: Case, answered: Answered) -> Result<(), String> {
     let backend = Backend::start()?;
-    let ours = Proxy::start(Kind::Ours, &backend)?;
-    let peers = [Proxy::start(Kind::Nginx, &backend)?, Proxy::start(Kind::Haproxy, &backend)?];
-    let load = Load { connections: CONNECTIONS, seconds: 1 };
-    for proxy in std::iter::once(&ours).chain(&peers) {
+    let proxies = [
+        Proxy::start(Kind::Ours, case, &backend)?,
+        Proxy::start(Kind::Nginx, case, &backend)?,
+        Proxy::start(Kind::Haproxy, case, &backend)?,
+    ];
+    let load = Load { connections: CONNECTIONS, seconds: 1, answered };
+    for proxy in &proxies {
         load.on(proxy)?;
     }
     let load = Load { seconds: SECONDS, ..load };
-    let mut rounds = Vec::new();
+    let mut rounds: Vec<[Cost; 3]> = Vec::new();
     for round in 0..ROUNDS {
         // Whoever is measured last has the machine as the others left it: take turns.
         let mut all = [None, None, None];
         for at in 0..3 {
             let which = (round + at) % 3;
-            all[which] = Some(load.on([&ours, &peers[0], &peers[1]][which])?);
+            all[which] = Some(load.on(&proxies[which])?);
         }
         let [Some(ours), Some(nginx), Some(haproxy)] = all else {
             return Err("a round is missing".to_owned());
@@ -50,7 +67,7 @@ fn forward(report: &mut Report) -> Result<(), String> {
         let of = |which: usize| rounds.iter().map(move |round| round[which].micros);
         let p99 = |which: usize| rounds.iter().map(move |round| round[which].p99_ms);
         report.row(&[
-            ("case", "forward_bare".into()),
+            ("case", name.into()),
             ("ours_us", median(of(0)).into()),
             ("peer", peer.into()),
             ("peer_us", median(of(at)).into()),

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use tollgate_policy::Sha256;
+
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Ours,
@@ -13,53 +15,63 @@ pub enum Kind {
     Haproxy,
 }
 
+/// What a proxy does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// Looks at nothing.
+    Bare,
+    /// Checks limits that admit everything. Ours also knows the caller by its key, charges a plan's and a tenant's bucket and
+    /// a monthly quota, writes all headers and counts.
+    Forward,
+    /// Checks limits that admit nothing.
+    Refuse,
+}
+
+/// A key whose checksum is right.
+pub const KEY: &str = "tg_live_ExampleKeyDoNotUseItReal0fYmW4";
+
 /// A proxy that runs on core 0 until dropped.
 pub struct Proxy {
-    pub kind: Kind,
     pub port: u16,
     process: Process,
 }
 
 impl Proxy {
-    pub fn start(kind: Kind, backend: &Backend) -> Result<Proxy, String> {
+    pub fn start(kind: Kind, case: Case, backend: &Backend) -> Result<Proxy, String> {
         let port = free_port()?;
-        let words = match kind {
-            Kind::Ours => vec![
-                ours()?.to_string_lossy().into_owned(),
+        let words = match (kind, case) {
+            (Kind::Ours, Case::Bare) => vec![
+                built("tollgate-gateway", &["--example", "bare"], "examples/bare")?,
                 format!("127.0.0.1:{port}"),
                 format!("http://127.0.0.1:{}", backend.port),
             ],
-            Kind::Nginx => {
-                let config = nginx(&format!(
-                    "upstream backend {{ server 127.0.0.1:{}; keepalive 256; keepalive_requests 1000000000; }}
-                     server {{ listen 127.0.0.1:{port} backlog=4096;
-                       location / {{
-                         proxy_pass http://backend; proxy_http_version 1.1;
-                         proxy_set_header Connection \"\"; proxy_set_header Host $http_host;
-                         proxy_set_header X-Forwarded-For $remote_addr;
-                         proxy_set_header X-Forwarded-Proto $scheme;
-                         proxy_set_header X-Forwarded-Host $http_host;
-                     }} }}",
-                    backend.port
-                ));
-                vec!["nginx".into(), "-c".into(), written("nginx.conf", &config)?]
+            (Kind::Ours, _) => {
+                let config = ours_config(case, port, backend.port)?;
+                let file = written(&format!("tollgate-{port}.yaml"), &config)?;
+                let tollgate = built("tollgate", &[], "tollgate")?;
+                vec![tollgate, "serve".into(), "--config".into(), file]
             }
-            Kind::Haproxy => {
-                let config = format!(
-                    "global\n  nbthread 1\n  maxconn 4096\n\
-                     defaults\n  mode http\n  timeout connect 2s\n  timeout client 75s\n  timeout server 60s\n  \
-                     option forwardfor\n  http-reuse always\n\
-                     frontend front\n  bind 127.0.0.1:{port}\n  \
-                     http-request set-header X-Forwarded-Proto http\n  \
-                     http-request set-header X-Forwarded-Host %[req.hdr(host)]\n  default_backend back\n\
-                     backend back\n  server one 127.0.0.1:{}\n",
-                    backend.port
-                );
-                vec!["haproxy".into(), "-f".into(), written("haproxy.cfg", &config)?]
+            (Kind::Nginx, _) => {
+                let file =
+                    written(&format!("nginx-{port}.conf"), &nginx_proxy(case, port, backend))?;
+                vec!["nginx".into(), "-c".into(), file]
+            }
+            (Kind::Haproxy, _) => {
+                let file = written(&format!("haproxy-{port}.cfg"), &haproxy(case, port, backend))?;
+                vec!["haproxy".into(), "-f".into(), file]
             }
         };
-        let process = Process::start("0", &words, port)?;
-        Ok(Proxy { kind, port, process })
+        Ok(Proxy { port, process: Process::start("0", &words, port)? })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Bytes of it that are in memory.
+    pub fn resident_bytes(&self) -> u64 {
+        let statm = fs::read_to_string(format!("/proc/{}/statm", self.pid())).unwrap_or_default();
+        statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
     }
 
     /// CPU time of all its threads so far.
@@ -73,10 +85,81 @@ impl Proxy {
     }
 }
 
+/// Ours, with everything on.
+pub fn ours_config(case: Case, port: u16, backend: u16) -> Result<String, String> {
+    let admin = free_port()?;
+    let (rate, window) = if case == Case::Refuse { (1, "day") } else { (1_000_000, "second") };
+    let digest = Sha256::of(KEY.as_bytes());
+    Ok(format!(
+        "server: {{ listen: 127.0.0.1:{port}, admin_listen: 127.0.0.1:{admin}, workers: 1 }}
+upstreams: {{ api: {{ url: \"http://127.0.0.1:{backend}\" }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+plans:
+  pro:
+    rate_limit: {{ sustained: {{ rate: {rate}, window: {window} }}, scope: user }}
+    quota: {{ limit: 1000000000000, window: month, time_zone: Europe/Vienna }}
+tenants: [ {{ id: acme, plan: pro, rate_limit: {{ sustained: {{ rate: 2000000 }} }} }} ]
+keys: [ {{ tenant: acme, user: ci, sha256: {digest} }} ]
+"
+    ))
+}
+
+fn nginx_proxy(case: Case, port: u16, backend: &Backend) -> String {
+    let (zone, limit) = match case {
+        Case::Bare => ("", ""),
+        Case::Forward => (
+            "limit_req_zone $http_x_api_key zone=keys:10m rate=1000000r/s; limit_req_status 429;",
+            "limit_req zone=keys burst=1000 nodelay;",
+        ),
+        Case::Refuse => (
+            "limit_req_zone $http_x_api_key zone=keys:10m rate=1r/m; limit_req_status 429;",
+            "limit_req zone=keys;",
+        ),
+    };
+    nginx(&format!(
+        "{zone}
+         upstream backend {{ server 127.0.0.1:{}; keepalive 256; keepalive_requests 1000000000; }}
+         server {{ listen 127.0.0.1:{port} backlog=4096;
+           location / {{
+             {limit}
+             proxy_pass http://backend; proxy_http_version 1.1;
+             proxy_set_header Connection \"\"; proxy_set_header Host $http_host;
+             proxy_set_header X-Forwarded-For $remote_addr;
+             proxy_set_header X-Forwarded-Proto $scheme;
+             proxy_set_header X-Forwarded-Host $http_host;
+         }} }}",
+        backend.port
+    ))
+}
+
+fn haproxy(case: Case, port: u16, backend: &Backend) -> String {
+    let limit = match case {
+        Case::Bare => String::new(),
+        Case::Forward | Case::Refuse => {
+            let most = if case == Case::Refuse { 0 } else { 1_000_000 };
+            format!(
+                "  stick-table type string len 64 size 100k expire 60s store http_req_rate(1s)\n  \
+                 http-request track-sc0 hdr(x-api-key)\n  \
+                 http-request deny deny_status 429 if {{ sc_http_req_rate(0) gt {most} }}\n"
+            )
+        }
+    };
+    format!(
+        "global\n  nbthread 1\n  maxconn 4096\n\
+         defaults\n  mode http\n  timeout connect 2s\n  timeout client 75s\n  timeout server 60s\n  \
+         option forwardfor\n  http-reuse always\n\
+         frontend front\n  bind 127.0.0.1:{port}\n{limit}  \
+         http-request set-header X-Forwarded-Proto http\n  \
+         http-request set-header X-Forwarded-Host %[req.hdr(host)]\n  default_backend back\n\
+         backend back\n  server one 127.0.0.1:{}\n",
+        backend.port
+    )
+}
+
 /// Answers everything at once, on core 1.
 pub struct Backend {
     pub port: u16,
-    _process: Process,
+    _process: Option<Process>,
 }
 
 impl Backend {
@@ -86,8 +169,14 @@ impl Backend {
             "server {{ listen 127.0.0.1:{port} backlog=4096;
                location / {{ default_type text/plain; return 200 \"hello from the backend\\n\"; }} }}"
         ));
-        let words = ["nginx".to_owned(), "-c".into(), written("backend.conf", &config)?];
-        Ok(Backend { port, _process: Process::start("1", &words, port)? })
+        let words =
+            ["nginx".to_owned(), "-c".into(), written(&format!("backend-{port}.conf"), &config)?];
+        Ok(Backend { port, _process: Some(Process::start("1", &words, port)?) })
+    }
+
+    /// One that runs already.
+    pub fn at(port: u16) -> Backend {
+        Backend { port, _process: None }
     }
 }
 
@@ -104,17 +193,19 @@ fn nginx(http: &str) -> String {
     )
 }
 
-/// Our own proxy, built as users build it.
-fn ours() -> Result<PathBuf, String> {
+/// One of our programs, built as users build it.
+fn built(package: &str, which: &[&str], path: &str) -> Result<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = Command::new("cargo")
-        .args(["build", "--release", "--quiet", "--package", "tollgate-gateway"])
-        .args(["--example", "bare"])
+        .args(["build", "--release", "--quiet", "--package", package])
+        .args(which)
         .current_dir(&root)
         .status();
     match built {
-        Ok(status) if status.success() => Ok(root.join("target/release/examples/bare")),
-        _ => Err("the gateway was not built".to_owned()),
+        Ok(status) if status.success() => {
+            Ok(root.join("target/release").join(path).to_string_lossy().into_owned())
+        }
+        _ => Err(format!("{package} was not built")),
     }
 }
 
@@ -146,7 +237,7 @@ impl Drop for Process {
     }
 }
 
-fn free_port() -> Result<u16, String> {
+pub fn free_port() -> Result<u16, String> {
     let probe = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     probe.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
 }
