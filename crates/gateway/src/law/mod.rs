@@ -208,7 +208,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let headers = response.headers_mut();
         names::strip(headers);
         headers.insert(&names::X_REQUEST_ID, record.request_id.clone());
-        if passage.shows_headers() {
+        if passage.shows_headers() && !passage.is_empty() {
             Lines::of(&passage).report().write(headers);
         }
         if let Some(mark) = mark {
