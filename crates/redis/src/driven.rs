@@ -1,0 +1,64 @@
+//! The same scripts at moments that a test chooses, so that they and the core can be driven side by side.
+
+use redis::{Cmd, Value};
+
+use crate::Charge;
+use crate::answer::Answer;
+use crate::calendar::Calendar;
+use crate::command::{self, Purpose, Said};
+use crate::scripts::{Scripts, TimeFrom};
+
+/// Calls of scripts whose time is an argument.
+#[derive(Debug)]
+pub struct Driven {
+    scripts: Scripts,
+    calendar: Calendar,
+}
+
+impl Default for Driven {
+    fn default() -> Driven {
+        Driven {
+            scripts: Scripts::with_time_from(TimeFrom::LastArgument),
+            calendar: Calendar::default(),
+        }
+    }
+}
+
+impl Driven {
+    /// Every script, to be loaded.
+    pub fn bodies(&self) -> impl Iterator<Item = &str> {
+        self.scripts.all().map(|script| script.body.as_str()).into_iter()
+    }
+
+    /// The call that decides a chain at `now`, in microseconds.
+    pub fn take(&self, charges: &[Charge<'_>], now: u64) -> Cmd {
+        self.take_told(charges, now, now)
+    }
+
+    /// The same for a caller who thinks it is `told`.
+    pub fn take_told(&self, charges: &[Charge<'_>], now: u64, told: u64) -> Cmd {
+        let script = command::script_for(&self.scripts, charges);
+        let bounds = |charge: &Charge<'_>| self.calendar.around(charge.figures.limit(), told);
+        let mut cmd = command::take(script, charges, Purpose::Take, bounds);
+        cmd.arg(now);
+        cmd
+    }
+
+    /// What it answered; `None` if it asks to be told the calendar again.
+    pub fn answer(&self, value: &Value, charges: &[Charge<'_>]) -> Option<Answer> {
+        match command::read(value, charges)? {
+            Said::Decided(parts) => {
+                Some(Answer::new(parts, charges.iter().map(|charge| charge.strategy)))
+            }
+            Said::LookAgain(_) => None,
+        }
+    }
+
+    /// The call that gives a chain back at `now`.
+    pub fn give_back(&self, charges: &[Charge<'_>], answer: &Answer, now: u64) -> Cmd {
+        let made = charges.iter().zip(&answer.parts).filter(|(_, part)| part.is_charged);
+        let mut cmd = command::give_back(&self.scripts.give_back, made);
+        cmd.arg(now);
+        cmd
+    }
+}

@@ -1,0 +1,6 @@
+//! One binary for all tests of the counters in Redis. Each runs against Redis and against Valkey.
+
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
+
+mod differential;
+mod servers;
