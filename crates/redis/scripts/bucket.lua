@@ -1,87 +1,71 @@
 -- Token bucket, leaky bucket and GCRA (core's meter): `b`, and `p` where charges are let out evenly.
 --
--- In lowest terms the rate is `per_us` tokens every `per_token` microseconds. Kept are whole tokens, the part of the next
--- one in units of 1/per_token, and when that was. So in `per_token` microseconds exactly `per_us` tokens come, and
--- only what is left of a span after that is multiplied: nothing is rounded.
+-- In lowest terms the rate is `per_us` tokens every `per_token` microseconds; the limit's third figure is how long an empty
+-- bucket takes to be full. Kept are whole tokens, the part of the next one in units of 1/per_token, and when that was. In
+-- `per_token` microseconds exactly `per_us` tokens come, and only what is left of a span after that is multiplied: nothing
+-- is rounded.
 
 -- What a bucket that held (tokens, part) at `since` holds now. Time that went back takes tokens with it, as the moment
 -- when the bucket is full stays where it is.
-local function refill(tokens, part, since, limit)
+local function refill(tokens, part, since, capacity, per_us, per_token)
   local span = now - since
-  local back_in_time = span < 0
-  if back_in_time then span = -span end
-  local turns = math.floor(span / limit.per_token)
-  local come, rest = mul_div(span - turns * limit.per_token, limit.per_us, limit.per_token)
-  come = come + turns * limit.per_us
-  if back_in_time then
-    tokens, part = tokens - come, part - rest
-    if part < 0 then tokens, part = tokens - 1, part + limit.per_token end
+  if span < 0 then
+    local turns = floor(-span / per_token)
+    local gone, rest = mul_div(-span - turns * per_token, per_us, per_token)
+    tokens, part = tokens - turns * per_us - gone, part - rest
+    if part < 0 then tokens, part = tokens - 1, part + per_token end
   else
-    tokens, part = tokens + come, part + rest
-    if part >= limit.per_token then tokens, part = tokens + 1, part - limit.per_token end
+    local turns = floor(span / per_token)
+    local come, rest = mul_div(span - turns * per_token, per_us, per_token)
+    tokens, part = tokens + turns * per_us + come, part + rest
+    if part >= per_token then tokens, part = tokens + 1, part - per_token end
   end
-  if tokens >= limit.capacity then return limit.capacity, 0 end
+  if tokens >= capacity then return capacity, 0 end
   return tokens, part
 end
 
--- The tokens of a bucket that was written under other figures, refilled by those until now: clamped to a lower capacity,
--- not filled to a higher, the part rounded against the caller. Another algorithm starts anew.
-local function adopt(stored, limit)
-  local algorithm, capacity, per_us, per_token = string.match(stored[4] or '', '^(%S+) (%d+) (%d+)/(%d+)us$')
-  if not stored[1] or algorithm ~= string.match(limit.text, '^%S+') then return limit.capacity, 0 end
-  local old = { capacity = tonumber(capacity), per_us = tonumber(per_us), per_token = tonumber(per_token) }
-  local tokens, part = refill(tonumber(stored[1]), tonumber(stored[2]), tonumber(stored[3]), old)
-  if tokens >= limit.capacity then return limit.capacity, 0 end
-  return tokens, (mul_div(part, limit.per_token, old.per_token))
-end
-
-function read.b(key, limit)
-  local stored = redis.call('HMGET', key, 'tokens', 'part', 'last_refill', 'limit')
-  limit.per_us, limit.per_token, limit.refills_in = limit[1], limit[2], limit[3]
-  if stored[4] == limit.text then
+local function read_bucket(key, limit)
+  local stored = call('HMGET', key, 'tokens', 'part', 'last_refill', 'limit')
+  local capacity, text = limit[CAPACITY], limit[TEXT]
+  if stored[4] == text then
     local written = tonumber(stored[3])
-    local tokens, part = refill(tonumber(stored[1]), tonumber(stored[2]), written, limit)
-    return { tokens, part, 0, written = written }
+    local tokens, part = refill(tonumber(stored[1]), tonumber(stored[2]), written, capacity, limit[1], limit[2])
+    return { tokens, part, 0, false, written, false, limit, key, false }
   end
-  local tokens, part = adopt(stored, limit)
-  return { tokens, part, 0, renamed = true, stale = stored[4] and not stored[1] }
+  -- New, or written under other figures. By those it is refilled until now: clamped to a lower capacity, not filled to a
+  -- higher, the part rounded against the caller. Another algorithm starts anew.
+  local tokens, part = capacity, 0
+  local algorithm, old_capacity, per_us, per_token = string.match(stored[4] or '', '^(%S+) (%d+) (%d+)/(%d+)us$')
+  if stored[1] and algorithm == string.match(text, '^%S+') then
+    per_token = tonumber(per_token)
+    tokens, part = refill(tonumber(stored[1]), tonumber(stored[2]), tonumber(stored[3]),
+      tonumber(old_capacity), tonumber(per_us), per_token)
+    part = mul_div(part, limit[2], per_token)
+    if tokens >= capacity then tokens, part = capacity, 0 end
+  end
+  return { tokens, part, 0, true, 0, stored[4] and not stored[1], limit, key, false }
 end
 
 -- Whether `cost` passes; if it does, it is charged.
-function take.b(state, limit, cost)
-  if limit.kind == 'p' then
-    if state[1] < limit.capacity then return false end
-  elseif state[1] < cost then
+local function take_bucket(state, limit, cost)
+  local tokens = state[1]
+  if limit[KIND] == 'p' then
+    if tokens < limit[CAPACITY] then return false end
+  elseif tokens < cost then
     return false
   end
-  state[1] = state[1] - cost
+  state[1] = tokens - cost
   return true
 end
 
-function write.b(key, state, limit)
-  if state.renamed then
-    if state.stale then redis.call('UNLINK', key) end
-    redis.call('HSET', key, 'tokens', state[1], 'part', state[2], 'last_refill', now, 'limit', limit.text)
-    expire(key, limit.refills_in)
+local function write_bucket(key, state, limit)
+  if state[ANEW] then
+    if state[STALE] then call('UNLINK', key) end
+    call('HSET', key, 'tokens', state[1], 'part', state[2], 'last_refill', now, 'limit', limit[TEXT])
+    expire(key, limit[3])
     return
   end
-  redis.call('HSET', key, 'tokens', state[1], 'part', state[2], 'last_refill', now)
+  call('HSET', key, 'tokens', state[1], 'part', state[2], 'last_refill', now)
   -- The first write in each span of SLACK sets the expiry, and so for all of that span.
-  if math.floor(now / SLACK) ~= math.floor(state.written / SLACK) then expire(key, limit.refills_in) end
+  if floor(now / SLACK) ~= floor(state[EXTRA] / SLACK) then expire(key, limit[3]) end
 end
-
--- The charge left (tokens, part) at `at`. What it still owes is at most what that bucket would still lack now.
-function back.b(key, limit, cost, tokens, part, at)
-  limit.per_us, limit.per_token = limit[1], limit[2]
-  local stored = redis.call('HMGET', key, 'tokens', 'part', 'last_refill', 'limit')
-  -- Other figures have other units: the charge stays, and time repays it.
-  if stored[4] ~= limit.text then return end
-  local would, would_part = refill(tokens, part, at, limit)
-  local whole, rest = limit.capacity - would, -would_part
-  if whole > cost or (whole == cost and rest >= 0) then whole, rest = cost, 0 end
-  local held, held_part = tonumber(stored[1]) + whole, tonumber(stored[2]) + rest
-  if held_part < 0 then held, held_part = held - 1, held_part + limit.per_token end
-  redis.call('HSET', key, 'tokens', held, 'part', held_part)
-end
-
-read.p, take.p, write.p, back.p = read.b, take.b, write.b, back.b

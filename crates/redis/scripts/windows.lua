@@ -1,126 +1,104 @@
 -- Fixed window, sliding window and quota: counts that belong to a window. Its key expires when it counts no more,
 -- which is known when the window begins.
 
--- Fixed window, `f`: at most the limit in each window, aligned to UTC. Time that goes back stays in the later window.
-function read.f(key, limit)
-  local stored = redis.call('HMGET', key, 'count', 'window_start', 'limit')
-  local start, begun = now - now % limit[1], tonumber(stored[2])
-  local same = stored[3] == limit.text
-  local known = begun and (same or goes_on(stored[3], limit.text))
-  local stale = stored[3] and not known
-  if not known or start > begun then return { 0, start, 0, anew = true, stale = stale } end
-  return { tonumber(stored[1]), begun, 0, anew = not same }
+-- Whether a counter written under the figures `old` goes on under `new`: texts are `<algorithm> <figure> <span>`.
+local function goes_on(old, new)
+  if not old then return false end
+  local algorithm, span = string.match(old, '^(%S+) %d+ (.+)$')
+  local algorithm_now, span_now = string.match(new, '^(%S+) %d+ (.+)$')
+  return algorithm == algorithm_now and span == span_now
 end
 
-function take.f(state, limit, cost)
-  if state[1] > limit.capacity - cost then return false end
+-- Fixed window, `f`: at most the limit in each window, aligned to UTC. Time that goes back stays in the later window.
+-- The limit's first figure is the window.
+local function read_fixed(key, limit)
+  local stored = call('HMGET', key, 'count', 'window_start', 'limit')
+  local start, begun, text = now - now % limit[1], tonumber(stored[2]), limit[TEXT]
+  local same = stored[3] == text
+  local known = begun and (same or goes_on(stored[3], text))
+  if not known or start > begun then
+    return { 0, start, 0, true, 0, stored[3] and not known, limit, key, false }
+  end
+  return { tonumber(stored[1]), begun, 0, not same, 0, false, limit, key, false }
+end
+
+-- Of fixed windows and quotas.
+local function take_count(state, limit, cost)
+  if state[1] > limit[CAPACITY] - cost then return false end
   state[1] = state[1] + cost
   return true
 end
 
-function write.f(key, state, limit)
-  if not state.anew then
-    redis.call('HSET', key, 'count', state[1])
+local function write_fixed(key, state, limit)
+  if not state[ANEW] then
+    call('HSET', key, 'count', state[1])
     return
   end
-  if state.stale then redis.call('UNLINK', key) end
-  redis.call('HSET', key, 'count', state[1], 'window_start', state[2], 'limit', limit.text)
+  if state[STALE] then call('UNLINK', key) end
+  call('HSET', key, 'count', state[1], 'window_start', state[2], 'limit', limit[TEXT])
   expire(key, state[2] + limit[1] - now)
 end
 
-function back.f(key, limit, cost, _, start)
-  local state = read.f(key, limit)
-  if state.anew or state[2] ~= start then return end
-  redis.call('HSET', key, 'count', math.max(state[1] - cost, 0))
-end
-
--- Sliding window, `s`: the window before counts by the share of it still in view.
-function read.s(key, limit)
-  local stored = redis.call('HMGET', key, 'count', 'previous', 'window_start', 'limit')
-  local start, begun = now - now % limit[1], tonumber(stored[3])
-  local same = stored[4] == limit.text
-  local known = begun and (same or goes_on(stored[4], limit.text))
-  local stale = stored[4] and not known
-  if not known then return { 0, 0, start, anew = true, stale = stale } end
-  local count, previous = tonumber(stored[1]), tonumber(stored[2])
-  if start <= begun then return { count, previous, begun, anew = not same } end
-  if start == begun + limit[1] then return { 0, count, start, anew = true } end
-  return { 0, 0, start, anew = true }
-end
-
-function take.s(state, limit, cost)
-  local window, elapsed = limit[1], now - state[3]
-  -- Before a window that time went back from, all of the previous one is in view. Rounded up: whole tokens compare alike.
-  local faded = state[2]
-  if elapsed > 0 then
-    local whole, rest = mul_div(window - elapsed, state[2], window)
-    faded = rest > 0 and whole + 1 or whole
+-- Sliding window, `s`: the window before counts by the share of it still in view. The first figure is the window.
+local function read_sliding(key, limit)
+  local stored = call('HMGET', key, 'count', 'previous', 'window_start', 'limit')
+  local start, begun, text = now - now % limit[1], tonumber(stored[3]), limit[TEXT]
+  local same = stored[4] == text
+  if not begun or not (same or goes_on(stored[4], text)) then
+    return { 0, 0, start, true, 0, stored[4] and true or false, limit, key, false }
   end
-  if state[1] + faded > limit.capacity - cost then return false end
+  local count, previous = tonumber(stored[1]), tonumber(stored[2])
+  if start <= begun then return { count, previous, begun, not same, 0, false, limit, key, false } end
+  if start > begun + limit[1] then count = 0 end
+  return { 0, count, start, true, 0, false, limit, key, false }
+end
+
+local function take_sliding(state, limit, cost)
+  local window, faded, elapsed = limit[1], state[2], now - state[3]
+  -- Before a window that time went back from, all of the previous one is in view. Rounded up: whole tokens compare alike.
+  if elapsed > 0 then
+    local rest
+    faded, rest = mul_div(window - elapsed, state[2], window)
+    if rest > 0 then faded = faded + 1 end
+  end
+  if state[1] + faded > limit[CAPACITY] - cost then return false end
   state[1] = state[1] + cost
   return true
 end
 
-function write.s(key, state, limit)
-  if not state.anew then
-    redis.call('HSET', key, 'count', state[1])
+local function write_sliding(key, state, limit)
+  if not state[ANEW] then
+    call('HSET', key, 'count', state[1])
     return
   end
-  if state.stale then redis.call('UNLINK', key) end
-  redis.call('HSET', key, 'count', state[1], 'previous', state[2], 'window_start', state[3], 'limit', limit.text)
+  if state[STALE] then call('UNLINK', key) end
+  call('HSET', key, 'count', state[1], 'previous', state[2], 'window_start', state[3], 'limit', limit[TEXT])
   expire(key, state[3] + 2 * limit[1] - now)
 end
 
-function back.s(key, limit, cost, _, _, start)
-  local state = read.s(key, limit)
-  if state.stale then return end
-  if start == state[3] then
-    state[1] = math.max(state[1] - cost, 0)
-  elseif start == state[3] - limit[1] then
-    state[2] = math.max(state[2] - cost, 0)
-  else
-    return
-  end
-  if state.anew then
-    write.s(key, state, limit)
-  else
-    redis.call('HSET', key, 'count', state[1], 'previous', state[2])
-  end
-end
-
--- Quota, `q`: a balance for each calendar period. Lua knows no calendar, so the caller sends when this period begins and
--- ends and when the next one ends. If the server's time is outside these, the caller is asked to look again.
-function read.q(key, limit)
-  local stored = redis.call('HMGET', key, 'count', 'window_start', 'window_end', 'limit')
-  local ends = tonumber(stored[3])
-  local same = stored[4] == limit.text
-  local known = ends and (same or goes_on(stored[4], limit.text))
-  local stale = stored[4] and not known
+-- Quota, `q`: a balance for each calendar period. Lua knows no calendar, so the limit's figures are when this period begins,
+-- when it ends and when the next one ends. Outside these there is no answer: the caller must look again.
+local function read_quota(key, limit)
+  local stored = call('HMGET', key, 'count', 'window_start', 'window_end', 'limit')
+  local ends, text = tonumber(stored[3]), limit[TEXT]
+  local same = stored[4] == text
+  local known = ends and (same or goes_on(stored[4], text))
   if known and now < ends then
-    return { tonumber(stored[1]), ends, 0, begins = tonumber(stored[2]), anew = not same }
+    return { tonumber(stored[1]), ends, 0, not same, tonumber(stored[2]), false, limit, key, false }
   end
-  if now >= limit[1] and now < limit[2] then
-    return { 0, limit[2], 0, begins = limit[1], anew = true, stale = stale }
-  elseif now >= limit[2] and now < limit[3] then
-    return { 0, limit[3], 0, begins = limit[2], anew = true, stale = stale }
-  end
-  return { 0, 0, 0, unknown = true }
+  local begins = limit[1]
+  ends = limit[2]
+  if now >= ends then begins, ends = ends, limit[3] end
+  if now < begins or now >= ends then return nil end
+  return { 0, ends, 0, true, begins, stored[4] and not known, limit, key, false }
 end
 
-take.q = take.f
-
-function write.q(key, state, limit)
-  if not state.anew then
-    redis.call('HSET', key, 'count', state[1])
+local function write_quota(key, state, limit)
+  if not state[ANEW] then
+    call('HSET', key, 'count', state[1])
     return
   end
-  if state.stale then redis.call('UNLINK', key) end
-  redis.call('HSET', key, 'count', state[1], 'window_start', state.begins, 'window_end', state[2], 'limit', limit.text)
+  if state[STALE] then call('UNLINK', key) end
+  call('HSET', key, 'count', state[1], 'window_start', state[EXTRA], 'window_end', state[2], 'limit', limit[TEXT])
   expire(key, state[2] - now)
-end
-
-function back.q(key, limit, cost, _, ends)
-  local stored = redis.call('HMGET', key, 'count', 'window_end', 'limit')
-  if stored[3] ~= limit.text or tonumber(stored[2]) ~= ends or now >= ends then return end
-  redis.call('HSET', key, 'count', math.max(tonumber(stored[1]) - cost, 0))
 end
