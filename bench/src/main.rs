@@ -6,6 +6,7 @@
 mod allocations;
 mod limiter;
 mod measure;
+mod redis;
 mod report;
 
 fn main() {
@@ -14,9 +15,11 @@ fn main() {
     let mut report = report::Report::new(json);
     match args.first().map(String::as_str) {
         Some("limiter") => limiter::run(&mut report, &args[1..]),
+        Some("redis") => redis::run(&mut report, &args[1..]),
         _ => {
             eprintln!(
-                "usage: cargo xtask bench limiter [check|chain|hot|memory|flood|drift …] [--json]"
+                "usage: cargo xtask bench limiter [check|chain|hot|memory|flood|drift …] [--json]\n\
+                 usage: cargo xtask bench redis [exact] [--json]"
             );
             std::process::exit(2);
         }

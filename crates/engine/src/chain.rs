@@ -213,6 +213,7 @@ impl Verdict {
     /// let answers = [(Strategy::Degrade, Some(long)), (Strategy::Reject, None), (Strategy::Queue, Some(short))];
     /// assert_eq!(Verdict::of(answers.into_iter()), Verdict::Queued { by: 2, refusal: short });
     /// ```
+    #[allow(clippy::needless_pass_by_value, reason = "an iterator is read three times, by clones")]
     pub fn of(answers: impl Iterator<Item = (Strategy, Option<Refusal>)> + Clone) -> Verdict {
         let refused = |wanted: Strategy| {
             answers.clone().zip(0..).filter_map(move |((strategy, refusal), index): (_, usize)| {

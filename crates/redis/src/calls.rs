@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::{Cmd, RedisError, RedisResult, Value};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -216,17 +216,15 @@ async fn in_time(
 /// An error as callers see it, and whether the server as a whole is of no use.
 #[allow(clippy::needless_pass_by_value, reason = "stands in map_err")]
 fn told(error: RedisError) -> (Unavailable, bool) {
-    let why = error.to_string();
+    let (why, is_down) = (error.to_string(), is_down(&error));
     match error.kind() {
-        redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => {
-            (Unavailable::Refused(why), is_down(&error))
-        }
-        _ => (Unavailable::Lost(why), true),
+        ErrorKind::Server(_) | ErrorKind::Extension => (Unavailable::Refused(why), is_down),
+        _ => (Unavailable::Lost(why), is_down),
     }
 }
 
 fn is_unknown_script(error: &RedisError) -> bool {
-    error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoScript)
+    error.kind() == ErrorKind::Server(redis::ServerErrorKind::NoScript)
 }
 
 /// The same call with the script itself in place of its name.

@@ -118,7 +118,7 @@ pub(crate) enum Said {
 pub(crate) fn read(value: &Value, charges: &[Charge<'_>]) -> Option<Said> {
     let Value::Array(values) = value else { return None };
     let number = |value: &Value| if let Value::Int(number) = value { Some(*number) } else { None };
-    let (&[ref at, ref state], rest) = values.split_first_chunk::<2>()?;
+    let ([at, state], rest) = values.split_first_chunk::<2>()?;
     let (at, state) = (number(at)?, number(state)?);
     if state == 2 {
         return Some(Said::LookAgain(at));

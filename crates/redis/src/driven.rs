@@ -6,7 +6,7 @@ use crate::Charge;
 use crate::answer::Answer;
 use crate::calendar::Calendar;
 use crate::command::{self, Purpose, Said};
-use crate::scripts::{Scripts, TimeFrom};
+use crate::scripts::{SCRIPTS, Scripts, TimeFrom};
 
 /// Calls of scripts whose time is an argument.
 #[derive(Debug)]
@@ -61,4 +61,15 @@ impl Driven {
         cmd.arg(now);
         cmd
     }
+}
+
+/// The words of the call that decides a chain on the server's clock, for a benchmark to send by other means.
+pub fn arguments(charges: &[Charge<'_>]) -> Vec<String> {
+    let script = command::script_for(&SCRIPTS, charges);
+    let cmd = command::take(script, charges, Purpose::Take, |_| [0; 3]);
+    let words = cmd.args_iter().filter_map(|arg| match arg {
+        redis::Arg::Simple(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    });
+    words.collect()
 }

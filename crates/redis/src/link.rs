@@ -48,8 +48,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Whether it still answers.
-    pub(crate) async fn call(&mut self, cmd: &Cmd) -> RedisResult<Value> {
+    async fn call(&mut self, cmd: &Cmd) -> RedisResult<Value> {
         match self {
             Link::Server(server) => server.send_packed_command(cmd).await?.extract_error(),
             Link::Cluster(cluster) => cluster.req_packed_command(cmd).await?.extract_error(),
@@ -119,7 +118,8 @@ pub(crate) fn is_down(error: &RedisError) -> bool {
     use redis::ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, Moved, ReadOnly};
     match error.kind() {
         ErrorKind::Server(BusyLoading | ClusterDown | MasterDown | ReadOnly | Moved) => true,
-        ErrorKind::Server(_) => false,
+        // An extension is an error whose name the driver does not know.
+        ErrorKind::Server(_) | ErrorKind::Extension => false,
         _ => true,
     }
 }

@@ -2,5 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
+mod breaker;
+mod chains;
+mod cluster;
+mod counters;
 mod differential;
+mod groups;
 mod servers;

@@ -73,13 +73,40 @@ impl Server {
         panic!("{brand:?} does not start");
     }
 
+    /// One whose port for its cluster's talk is free too: it is 10,000 above unless told otherwise.
+    pub fn start_clustered(brand: Brand, args: &[&str]) -> Server {
+        let port = free_port().to_string();
+        Server::start_with(brand, &[args, &["--cluster-port", &port]].concat())
+    }
+
+    /// A sentinel, which keeps its findings in its configuration file.
+    pub fn start_sentinel(brand: Brand, config: &str) -> Server {
+        let mut server = Server { brand, args: Vec::new(), port: 0, folder: folder(), child: None };
+        for _ in 0..20 {
+            server.port = free_port();
+            let file = server.folder.join("sentinel.conf");
+            std::fs::write(&file, config).unwrap();
+            server.args = vec![file.to_string_lossy().into_owned(), "--sentinel".to_owned()];
+            if server.try_start() {
+                return server;
+            }
+        }
+        panic!("the sentinel does not start");
+    }
+
     /// Starts it again where it was, and tells whether it answers.
     pub fn try_start(&mut self) -> bool {
         let mut command = Command::new(self.brand.program());
+        let is_sentinel = self.args.iter().any(|arg| arg == "--sentinel");
+        if is_sentinel {
+            command.args(&self.args);
+        }
+        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--dir", &self.folder.to_string_lossy()]);
+        if !is_sentinel {
+            command.args(["--save", "", "--appendonly", "no"]).args(&self.args);
+        }
         command
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""])
-            .args(["--dir", &self.folder.to_string_lossy(), "--appendonly", "no"])
-            .args(&self.args)
             .stdin(Stdio::null())
             .stdout(std::fs::File::create(self.folder.join("log")).unwrap())
             .stderr(Stdio::null());
@@ -110,6 +137,11 @@ impl Server {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where it talks with the other servers of its cluster.
+    pub fn cluster_port(&self) -> &str {
+        self.args.last().unwrap()
     }
 
     pub fn url(&self) -> String {
@@ -168,3 +200,24 @@ macro_rules! on_both {
     };
 }
 pub(crate) use on_both;
+
+/// Runs a test on a runtime of its own.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(test)
+}
+
+/// Waits until a condition holds, for a generous time.
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..3000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what} did not happen in 30 s");
+}
