@@ -1,5 +1,7 @@
 //! Calls of the scripts, and their answers.
 
+use std::time::Duration;
+
 use redis::{Cmd, Value};
 use tollgate_engine::{Decision, Strategy};
 
@@ -7,6 +9,7 @@ use crate::answer::{Left, Part, refusal, standing};
 use crate::calendar::Bounds;
 use crate::figures::{Figures, Shape};
 use crate::scripts::{Script, Scripts};
+use crate::slice::{Grant, Report};
 
 /// One limit's counter and the cost this request puts on it.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +98,51 @@ pub(crate) fn give_back<'a>(
         cmd.arg(part.left.one).arg(part.left.two).arg(part.left.three).arg(part.at);
     }
     cmd
+}
+
+/// The call that leases tokens: at least and at most so many, after what is told of the slice before.
+pub(crate) fn lease(
+    script: &Script,
+    figures: &Figures,
+    key: &str,
+    bounds: Bounds,
+    wanted: Wanted,
+) -> Cmd {
+    let mut cmd = evalsha(script, std::iter::once(key));
+    let sent = if figures.shape == Shape::Quota { bounds } else { figures.sent };
+    cmd.arg(figures.letter).arg(&figures.text).arg(figures.capacity());
+    cmd.arg(sent[0]).arg(sent[1]).arg(sent[2]);
+    cmd.arg(wanted.least).arg(wanted.most);
+    cmd.arg(wanted.told.granted).arg(wanted.told.unspent).arg(wanted.told.mark);
+    cmd.arg(u64::try_from(wanted.lifetime.as_micros()).unwrap_or(u64::MAX));
+    cmd
+}
+
+/// What a node asks to be leased.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+    pub(crate) told: Report,
+    pub(crate) lifetime: Duration,
+}
+
+/// What was granted; `Err` with the server's time if its calendar must be looked up again.
+pub(crate) fn read_grant(value: &Value) -> Option<Result<Grant, i64>> {
+    let Value::Array(values) = value else { return None };
+    let number = |value: &Value| if let Value::Int(number) = value { Some(*number) } else { None };
+    let numbers = values.iter().map(number).collect::<Option<Vec<i64>>>()?;
+    match numbers[..] {
+        [at] => Some(Err(at)),
+        [at, holds, lives, mark, one, two, three] => Some(Ok(Grant {
+            holds: u64::try_from(holds).ok()?,
+            lives: Duration::from_micros(u64::try_from(lives).ok()?),
+            mark,
+            at,
+            left: Left { one, two, three },
+        })),
+        _ => None,
+    }
 }
 
 fn evalsha<'k>(script: &Script, keys: impl Iterator<Item = &'k str> + Clone) -> Cmd {

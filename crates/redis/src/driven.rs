@@ -1,12 +1,15 @@
 //! The same scripts at moments that a test chooses, so that they and the core can be driven side by side.
 
+use std::time::Duration;
+
 use redis::{Cmd, Value};
 
-use crate::Charge;
 use crate::answer::Answer;
 use crate::calendar::Calendar;
-use crate::command::{self, Purpose, Said};
+use crate::command::{self, Purpose, Said, Wanted};
 use crate::scripts::{SCRIPTS, Scripts, TimeFrom};
+use crate::slice::Report;
+use crate::{Charge, Figures};
 
 /// Calls of scripts whose time is an argument.
 #[derive(Debug)]
@@ -61,7 +64,34 @@ impl Driven {
         cmd.arg(now);
         cmd
     }
+
+    /// The call that leases tokens at `now`: at least and at most so many, after (granted, unspent, mark) of the slice before.
+    pub fn lease(
+        &self,
+        key: &str,
+        figures: &Figures,
+        wanted: [u64; 2],
+        told: (u64, u64, i64),
+        now: u64,
+    ) -> Cmd {
+        let told = Report { granted: told.0, unspent: told.1, mark: told.2 };
+        let [least, most] = wanted;
+        let wanted = Wanted { least, most, told, lifetime: LIFETIME };
+        let bounds = self.calendar.around(figures.limit(), now);
+        let mut cmd = command::lease(&self.scripts.lease, figures, key, bounds, wanted);
+        cmd.arg(now);
+        cmd
+    }
+
+    /// What was granted: how many tokens, for how many microseconds, by which mark.
+    pub fn granted(&self, value: &Value) -> Option<(u64, u64, i64)> {
+        let grant = command::read_grant(value)?.ok()?;
+        Some((grant.holds, grant.lives.as_micros() as u64, grant.mark))
+    }
 }
+
+/// How long driven slices live.
+pub const LIFETIME: Duration = Duration::from_secs(1);
 
 /// The words of the call that decides a chain on the server's clock, for a benchmark to send by other means.
 pub fn arguments(charges: &[Charge<'_>]) -> Vec<String> {

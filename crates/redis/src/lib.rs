@@ -2,7 +2,8 @@
 //!
 //! [`Strict`] asks Redis for every request: a whole chain of limits is decided all or nothing by one script, on the
 //! server's own clock, with the same arithmetic as [`tollgate_core`]. What a limit needs for that is prepared once, as
-//! [`Figures`]; limits that Redis cannot count exactly are refused there, in words.
+//! [`Figures`]; limits that Redis cannot count exactly are refused there, in words. [`Leases`] take slices of a counter's
+//! tokens, which a node spends by itself.
 
 mod answer;
 mod calendar;
@@ -13,9 +14,11 @@ pub mod driven;
 mod error;
 mod figures;
 mod key;
+mod lease;
 mod link;
 mod scripts;
 mod settings;
+mod slice;
 mod slot;
 mod strict;
 
@@ -24,5 +27,6 @@ pub use command::Charge;
 pub use error::Unavailable;
 pub use figures::{Figures, OutOfRange, supports};
 pub use key::CounterKey;
+pub use lease::{Leases, NotLeased};
 pub use settings::{BadUrl, Mode, Settings};
 pub use strict::Strict;

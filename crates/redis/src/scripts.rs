@@ -45,6 +45,7 @@ const BUCKET: &str = include_str!("../scripts/bucket.lua");
 const WINDOWS: &str = include_str!("../scripts/windows.lua");
 const LOG: &str = include_str!("../scripts/log.lua");
 const TAKE: &str = include_str!("../scripts/take.lua");
+const LEASE: &str = include_str!("../scripts/lease.lua");
 const GIVE_BACK: &str = include_str!("../scripts/give_back.lua");
 
 /// All scripts with one source of time.
@@ -53,6 +54,7 @@ pub(crate) struct Scripts {
     pub(crate) take_buckets: Script,
     pub(crate) take_any: Script,
     pub(crate) give_back: Script,
+    pub(crate) lease: Script,
 }
 
 impl Scripts {
@@ -62,12 +64,13 @@ impl Scripts {
             take_buckets: Script::of(&[time, NUMBERS, BUCKET, TAKE]),
             take_any: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, LOG, TAKE]),
             give_back: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, LOG, GIVE_BACK]),
+            lease: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, LEASE]),
         }
     }
 
     /// Every script.
-    pub(crate) fn all(&self) -> [&Script; 3] {
-        [&self.take_buckets, &self.take_any, &self.give_back]
+    pub(crate) fn all(&self) -> [&Script; 4] {
+        [&self.take_buckets, &self.take_any, &self.give_back, &self.lease]
     }
 }
 

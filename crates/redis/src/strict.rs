@@ -10,9 +10,10 @@ use tollgate_engine::{Clock, Decision, SystemClock};
 use crate::answer::{Answer, Part};
 use crate::calendar::Calendar;
 use crate::calls::Calls;
-use crate::command::{self, Charge, Purpose, Said};
+use crate::command::{self, Charge, Purpose, Said, Wanted};
 use crate::scripts::SCRIPTS;
 use crate::settings::{Mode, Settings};
+use crate::slice::Grant;
 use crate::slot::slot;
 use crate::{Figures, Unavailable};
 
@@ -148,6 +149,26 @@ impl Strict {
                 Said::Decided(parts) => return Ok(parts),
                 // Nothing was charged.
                 Said::LookAgain(at) => self.0.set_server_time(at),
+            }
+        }
+        Err(Unavailable::Nonsense)
+    }
+
+    /// Leases tokens of one counter.
+    pub(crate) async fn lease(
+        &self,
+        key: &str,
+        figures: &Figures,
+        wanted: Wanted,
+    ) -> Result<Grant, Unavailable> {
+        let script = &SCRIPTS.lease;
+        for _ in 0..LOOKS {
+            let bounds = self.0.calendar.around(figures.limit(), self.0.server_time());
+            let cmd = command::lease(script, figures, key, bounds, wanted);
+            let value = self.0.calls.ask(cmd, Some(script)).await?;
+            match command::read_grant(&value).ok_or(Unavailable::Nonsense)? {
+                Ok(grant) => return Ok(grant),
+                Err(at) => self.0.set_server_time(at),
             }
         }
         Err(Unavailable::Nonsense)

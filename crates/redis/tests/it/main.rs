@@ -8,4 +8,5 @@ mod cluster;
 mod counters;
 mod differential;
 mod groups;
+mod leases;
 mod servers;
