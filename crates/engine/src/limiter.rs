@@ -72,6 +72,10 @@ impl<C: Clock> Limiter<C> {
         Limiter { clock, seed: Seed::random(), counters: Counters::new(max_keys) }
     }
 
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// The clock it decides by.
     pub fn clock(&self) -> &C {
         &self.clock

@@ -8,6 +8,7 @@ use tollgate_engine::{Decision, Strategy};
 use crate::answer::{Left, Part, refusal, standing};
 use crate::calendar::Bounds;
 use crate::figures::{Figures, Shape};
+use crate::ledger::{Settled, Statement};
 use crate::scripts::{Script, Scripts};
 use crate::slice::{Grant, Report};
 
@@ -140,6 +141,41 @@ pub(crate) fn read_grant(value: &Value) -> Option<Result<Grant, i64>> {
             mark,
             at,
             left: Left { one, two, three },
+        })),
+        _ => None,
+    }
+}
+
+/// The call that tells a counter what `node` has consumed. A log is counted by two windows here: what others did in which
+/// microsecond is not for every node to know.
+pub(crate) fn sync(
+    script: &Script,
+    figures: &Figures,
+    key: &str,
+    bounds: Bounds,
+    (node, told): (&str, Statement),
+) -> Cmd {
+    let mut cmd = evalsha(script, std::iter::once(key));
+    let sent = if figures.shape == Shape::Quota { bounds } else { figures.sent };
+    let letter = if matches!(figures.shape, Shape::Log(_)) { "s" } else { figures.letter };
+    cmd.arg(letter).arg(&figures.text).arg(figures.capacity());
+    cmd.arg(sent[0]).arg(sent[1]).arg(sent[2]);
+    cmd.arg(node).arg(told.born).arg(told.sum).arg(told.unsent).arg(told.total);
+    cmd
+}
+
+/// What all have consumed; `Err` with the server's time if its calendar must be looked up again.
+pub(crate) fn read_settled(value: &Value) -> Option<Result<Settled, i64>> {
+    let Value::Array(values) = value else { return None };
+    let number = |value: &Value| if let Value::Int(number) = value { Some(*number) } else { None };
+    let numbers = values.iter().map(number).collect::<Option<Vec<i64>>>()?;
+    match numbers[..] {
+        [at] => Some(Err(at)),
+        [_, born, total, news, rest] => Some(Ok(Settled {
+            born,
+            rest,
+            total: u64::try_from(total).ok()?,
+            news: u64::try_from(news).ok()?,
         })),
         _ => None,
     }

@@ -7,6 +7,8 @@ use redis::{Cmd, Value};
 use crate::answer::Answer;
 use crate::calendar::Calendar;
 use crate::command::{self, Purpose, Said, Wanted};
+pub use crate::ledger::News;
+use crate::ledger::{Ledger, Statement};
 use crate::scripts::{SCRIPTS, Scripts, TimeFrom};
 use crate::slice::Report;
 use crate::{Charge, Figures};
@@ -87,6 +89,41 @@ impl Driven {
     pub fn granted(&self, value: &Value) -> Option<(u64, u64, i64)> {
         let grant = command::read_grant(value)?.ok()?;
         Some((grant.holds, grant.lives.as_micros() as u64, grant.mark))
+    }
+}
+
+/// A node's account with a counter that nodes decide by themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account(Ledger);
+
+/// What an account has told and not been answered yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Told(Statement);
+
+impl Account {
+    /// Enters what was admitted here.
+    pub fn consume(&mut self, cost: u64) {
+        self.0.consume(cost);
+    }
+
+    /// What it has to tell.
+    pub fn told(&self) -> Told {
+        Told(self.0.statement())
+    }
+
+    /// Enters an answer, and tells what it means to this node's own counter.
+    pub fn settle(&mut self, told: Told, answer: &Value) -> Option<News> {
+        Some(self.0.settle(told.0, command::read_settled(answer)?.ok()?))
+    }
+}
+
+impl Driven {
+    /// The call that tells a counter at `now` what `node` has consumed.
+    pub fn sync(&self, key: &str, figures: &Figures, (node, told): (&str, Told), now: u64) -> Cmd {
+        let bounds = self.calendar.around(figures.limit(), now);
+        let mut cmd = command::sync(&self.scripts.sync, figures, key, bounds, (node, told.0));
+        cmd.arg(now);
+        cmd
     }
 }
 

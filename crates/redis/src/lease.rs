@@ -30,9 +30,11 @@ struct Shared {
     strict: Strict,
     lifetime: Duration,
     hasher: RandomState,
-    shards: Box<[Mutex<HashMap<String, Arc<Held>>>]>,
+    shards: Box<[Shard]>,
     max_keys: usize,
 }
+
+type Shard = Mutex<HashMap<String, Arc<Held>>>;
 
 /// A slice, and who asks for the next.
 struct Held {
@@ -184,7 +186,7 @@ impl Leases {
 }
 
 impl Shared {
-    fn shard(&self, key: &str) -> &Mutex<HashMap<String, Arc<Held>>> {
+    fn shard(&self, key: &str) -> &Shard {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 

@@ -46,6 +46,7 @@ const WINDOWS: &str = include_str!("../scripts/windows.lua");
 const LOG: &str = include_str!("../scripts/log.lua");
 const TAKE: &str = include_str!("../scripts/take.lua");
 const LEASE: &str = include_str!("../scripts/lease.lua");
+const SYNC: &str = include_str!("../scripts/sync.lua");
 const GIVE_BACK: &str = include_str!("../scripts/give_back.lua");
 
 /// All scripts with one source of time.
@@ -55,6 +56,7 @@ pub(crate) struct Scripts {
     pub(crate) take_any: Script,
     pub(crate) give_back: Script,
     pub(crate) lease: Script,
+    pub(crate) sync: Script,
 }
 
 impl Scripts {
@@ -65,12 +67,13 @@ impl Scripts {
             take_any: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, LOG, TAKE]),
             give_back: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, LOG, GIVE_BACK]),
             lease: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, LEASE]),
+            sync: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, SYNC]),
         }
     }
 
     /// Every script.
-    pub(crate) fn all(&self) -> [&Script; 4] {
-        [&self.take_buckets, &self.take_any, &self.give_back, &self.lease]
+    pub(crate) fn all(&self) -> [&Script; 5] {
+        [&self.take_buckets, &self.take_any, &self.give_back, &self.lease, &self.sync]
     }
 }
 

@@ -11,6 +11,7 @@ use crate::answer::{Answer, Part};
 use crate::calendar::Calendar;
 use crate::calls::Calls;
 use crate::command::{self, Charge, Purpose, Said, Wanted};
+use crate::ledger::{Settled, Statement};
 use crate::scripts::SCRIPTS;
 use crate::settings::{Mode, Settings};
 use crate::slice::Grant;
@@ -168,6 +169,26 @@ impl Strict {
             let value = self.0.calls.ask(cmd, Some(script)).await?;
             match command::read_grant(&value).ok_or(Unavailable::Nonsense)? {
                 Ok(grant) => return Ok(grant),
+                Err(at) => self.0.set_server_time(at),
+            }
+        }
+        Err(Unavailable::Nonsense)
+    }
+
+    /// Tells one counter what `node` has consumed.
+    pub(crate) async fn sync(
+        &self,
+        key: &str,
+        figures: &Figures,
+        told: (&str, Statement),
+    ) -> Result<Settled, Unavailable> {
+        let script = &SCRIPTS.sync;
+        for _ in 0..LOOKS {
+            let bounds = self.0.calendar.around(figures.limit(), self.0.server_time());
+            let cmd = command::sync(script, figures, key, bounds, told);
+            let value = self.0.calls.ask(cmd, Some(script)).await?;
+            match command::read_settled(&value).ok_or(Unavailable::Nonsense)? {
+                Ok(settled) => return Ok(settled),
                 Err(at) => self.0.set_server_time(at),
             }
         }

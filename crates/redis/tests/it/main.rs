@@ -8,5 +8,6 @@ mod cluster;
 mod counters;
 mod differential;
 mod groups;
+mod hybrid;
 mod leases;
 mod servers;
