@@ -79,7 +79,7 @@ fn assert_within(limit: &Limit, spent: &[(u64, u64)]) {
                     );
                 }
                 _ if at / window == from / window => {
-                    assert!(sum <= most, "{sum} in a window: {spent:?}")
+                    assert!(sum <= most, "{sum} in a window: {spent:?}");
                 }
                 _ => {}
             }
