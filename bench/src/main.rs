@@ -19,7 +19,7 @@ fn main() {
         _ => {
             eprintln!(
                 "usage: cargo xtask bench limiter [check|chain|hot|memory|flood|drift …] [--json]\n\
-                 usage: cargo xtask bench redis [exact] [--json]"
+                 usage: cargo xtask bench redis [exact|outages|paths] [--json]"
             );
             std::process::exit(2);
         }

@@ -22,6 +22,8 @@ pub fn run(report: &mut Report, wanted: &[String]) {
     match wanted.first().map(String::as_str) {
         Some("drive") => return drive(&wanted[1]),
         Some("exact") => return exact(report),
+        Some("outages") => return outages(report),
+        Some("paths") => return paths(report),
         _ => {}
     }
     let server = Server::start();
@@ -171,6 +173,112 @@ fn exact(report: &mut Report) {
     ]);
 }
 
+/// The server killed twenty times under load, and started empty: what is admitted, and how long calls take.
+fn outages(report: &mut Report) {
+    let (timeout, capacity, kills) = (Duration::from_millis(50), 2000u64, 20);
+    let mut server = Server::start();
+    let quota = Limit::quota(capacity, tollgate_engine::Period::Year, "UTC").expect("good figures");
+    let quota = Figures::of(&quota).expect("in range");
+    let (admitted, mut took, failed) = runtime().block_on(async {
+        let strict = Strict::start(Settings::new(&server.url()).expect("a URL").timeout(timeout));
+        strict.up().await;
+        let local = tokio::task::LocalSet::new();
+        let stop = std::rc::Rc::new(std::cell::Cell::new(false));
+        let callers: Vec<_> = (0..32)
+            .map(|_| {
+                let (strict, quota, stop) = (strict.clone(), quota.clone(), stop.clone());
+                local.spawn_local(async move {
+                    let (mut admitted, mut failed, mut took) = (0u64, 0u64, Vec::new());
+                    while !stop.get() {
+                        let begin = Instant::now();
+                        let answer = strict.take(&[Charge::new("one", &quota)]).await;
+                        took.push(begin.elapsed().as_secs_f64() * 1000.0);
+                        match answer {
+                            Ok(answer) => admitted += u64::from(answer.verdict().is_admitted()),
+                            Err(_) => failed += 1,
+                        }
+                        // As requests come: not all at once, nor as fast as they can.
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                    (admitted, failed, took)
+                })
+            })
+            .collect();
+        let chaos = async {
+            for _ in 0..kills {
+                tokio::time::sleep(Duration::from_millis(150)).await;
+                server.restart();
+                strict.up().await;
+            }
+            stop.set(true);
+        };
+        local.run_until(chaos).await;
+        local.await;
+        let (mut admitted, mut failed, mut took) = (0, 0, Vec::new());
+        for caller in callers {
+            let one = caller.await.expect("ran");
+            admitted += one.0;
+            failed += one.1;
+            took.extend(one.2);
+        }
+        (admitted, took, failed)
+    });
+    took.sort_by(f64::total_cmp);
+    report.row(&[
+        ("bench", "outages".into()),
+        ("kills", kills.into()),
+        ("calls", took.len().into()),
+        ("failed", failed.into()),
+        ("admitted", admitted.into()),
+        ("at_most", (capacity * (u64::from(kills) + 1)).into()),
+        ("timeout_ms", 50u64.into()),
+        ("p99_ms", took[took.len() * 99 / 100].into()),
+        ("longest_ms", took[took.len() - 1].into()),
+    ]);
+}
+
+/// What a decision costs in this process: in memory alone, shared afterwards, and from a slice.
+fn paths(report: &mut Report) {
+    let server = Server::start();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let _inside = runtime.enter();
+    let strict =
+        Strict::start(Settings::new(&server.url()).expect("a URL").timeout(Duration::from_secs(1)));
+    runtime.block_on(strict.up());
+    let figures = std::sync::Arc::new(limit());
+    let limiter = std::sync::Arc::new(tollgate_engine::Limiter::new());
+    let rule = limiter.define("bench", figures.limit().clone());
+    let interval = (Duration::from_millis(100), 1_000_000);
+    let hybrid = tollgate_redis::Hybrid::start(strict.clone(), limiter.clone(), interval);
+    let leases = tollgate_redis::Leases::new(strict, Duration::from_secs(10), 1_000_000);
+    runtime.block_on(async {
+        for _ in 0..200_000 {
+            leases.take("user-000000000000", &figures, 1).await.expect("answered");
+        }
+    });
+    let id = limiter.identity("user-000000000000");
+    let calls = 300_000;
+    let rounds = |work: &dyn Fn()| {
+        median((0..ROUNDS).map(|_| crate::measure::nanos_per_call_here(calls, || work())))
+    };
+    let local = rounds(&|| limiter.check(&rule, id, 1).expect("generous"));
+    let shared = rounds(&|| {
+        limiter.check(&rule, id, 1).expect("generous");
+        assert!(hybrid.consumed("user-000000000000", (&rule, id), &figures, 1));
+    });
+    let held = std::cell::Cell::new(0u64);
+    let leased = rounds(&|| held.set(held.get() + u64::from(leases.spend("user-000000000000", 1))));
+    report.row(&[
+        ("bench", "paths".into()),
+        ("local_ns", local.into()),
+        ("hybrid_ns", shared.into()),
+        ("lease_ns", leased.into()),
+        ("spent_of_slices", (held.get() as f64 / (calls * ROUNDS as u64) as f64).into()),
+    ]);
+}
+
 struct Server {
     port: u16,
     child: Child,
@@ -181,7 +289,18 @@ impl Server {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("bound").port();
         drop(free);
-        let child = Command::new("redis-server")
+        Server { port, child: Server::spawn(port) }
+    }
+
+    /// Killed as by `kill -9`, and started again with nothing.
+    fn restart(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.child = Server::spawn(self.port);
+    }
+
+    fn spawn(port: u16) -> Child {
+        Command::new("redis-server")
             .args([
                 "--port",
                 &port.to_string(),
@@ -194,8 +313,7 @@ impl Server {
             ])
             .stdout(Stdio::null())
             .spawn()
-            .expect("redis-server is installed");
-        Server { port, child }
+            .expect("redis-server is installed")
     }
 
     fn url(&self) -> String {

@@ -30,10 +30,16 @@ struct Shared<C> {
     /// What this process is called beside a counter.
     node: String,
     max_keys: usize,
-    accounts: Mutex<HashMap<String, Account>>,
+    hasher: RandomState,
+    shards: Box<[Shard]>,
     /// An account has become due at once.
     hurry: Notify,
 }
+
+type Shard = Mutex<HashMap<String, Account>>;
+
+/// Callers on many threads seldom meet at the same one.
+const SHARDS: usize = 64;
 
 /// A counter in use here.
 #[derive(Clone)]
@@ -77,7 +83,8 @@ impl<C: Clock + 'static> Hybrid<C> {
             interval: interval.max(Duration::from_millis(1)),
             node: format!("{random:016x}"),
             max_keys,
-            accounts: Mutex::default(),
+            hasher: RandomState::new(),
+            shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
             hurry: Notify::new(),
         });
         let weak = Arc::downgrade(&shared);
@@ -103,7 +110,7 @@ impl<C: Clock + 'static> Hybrid<C> {
         figures: &Arc<Figures>,
         cost: u64,
     ) -> bool {
-        let mut accounts = self.0.accounts.lock();
+        let mut accounts = self.0.shard(key).lock();
         if let Some(account) = accounts.get_mut(key) {
             account.ledger.consume(cost);
             let was_idle = std::mem::take(&mut account.idle) >= RESTING;
@@ -117,7 +124,7 @@ impl<C: Clock + 'static> Hybrid<C> {
             }
             return true;
         }
-        if accounts.len() >= self.0.max_keys {
+        if accounts.len() >= self.0.max_keys.div_ceil(SHARDS) {
             return false;
         }
         let mut ledger = Ledger::default();
@@ -132,26 +139,24 @@ impl<C: Clock + 'static> Hybrid<C> {
 
     /// Takes back what was entered a moment ago, because the request was refused elsewhere.
     pub fn given_back(&self, key: &str, cost: u64) {
-        if let Some(account) = self.0.accounts.lock().get_mut(key) {
+        if let Some(account) = self.0.shard(key).lock().get_mut(key) {
             account.ledger.unconsume(cost);
         }
     }
 
     /// Tells Redis everything at once, as a node does that stops.
     pub async fn close(&self) {
-        let all: Vec<(String, Account)> = self
-            .0
-            .accounts
-            .lock()
-            .iter()
-            .map(|(key, account)| (key.clone(), account.clone()))
-            .collect();
+        let copies = |shard: &Shard| {
+            let accounts = shard.lock();
+            accounts.iter().map(|(key, account)| (key.clone(), account.clone())).collect::<Vec<_>>()
+        };
+        let all: Vec<(String, Account)> = self.0.shards.iter().flat_map(copies).collect();
         join_all(all.into_iter().map(|(key, account)| self.0.sync(key, account))).await;
     }
 
     /// How many counters are shared now.
     pub fn in_use(&self) -> usize {
-        self.0.accounts.lock().len()
+        self.0.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// The longest that a charge made elsewhere stays unknown here, but for a round trip: 2τ.
@@ -163,14 +168,20 @@ impl<C: Clock + 'static> Hybrid<C> {
 impl<C: Clock> Shared<C> {
     /// The accounts that are due, put off so that none is settled twice at once; those long unused are dropped.
     fn due(&self, now: Instant) -> Vec<(String, Account)> {
-        let mut accounts = self.accounts.lock();
-        accounts.retain(|_, account| account.idle < FORGOTTEN || account.ledger.unsent() > 0);
-        let due = accounts.iter_mut().filter(|(_, account)| account.due <= now);
-        let due = due.map(|(key, account)| {
-            account.due = now + self.interval;
-            (key.clone(), account.clone())
-        });
-        due.collect()
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let mut accounts = shard.lock();
+            accounts.retain(|_, account| account.idle < FORGOTTEN || account.ledger.unsent() > 0);
+            for (key, account) in accounts.iter_mut().filter(|(_, account)| account.due <= now) {
+                account.due = now + self.interval;
+                all.push((key.clone(), account.clone()));
+            }
+        }
+        all
+    }
+
+    fn shard(&self, key: &str) -> &Shard {
+        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 
     async fn sync(&self, key: String, account: Account) {
@@ -179,7 +190,7 @@ impl<C: Clock> Shared<C> {
         // Else its sum will say it again; meanwhile this node decides by what it knows.
         let Ok(settled) = settled else { return };
         let news = {
-            let mut accounts = self.accounts.lock();
+            let mut accounts = self.shard(&key).lock();
             let Some(held) = accounts.get_mut(&key) else { return };
             held.idle = if told.unsent == 0 { held.idle.saturating_add(1) } else { 0 };
             held.ledger.settle(told, settled)
@@ -187,7 +198,7 @@ impl<C: Clock> Shared<C> {
         let remaining = self.limiter.peek(&account.rule, account.identity).remaining;
         self.limiter.absorb(&account.rule, account.identity, news.charge(remaining));
         let next = self.next(&account);
-        if let Some(held) = self.accounts.lock().get_mut(&key) {
+        if let Some(held) = self.shard(&key).lock().get_mut(&key) {
             held.due = match next(held.idle) {
                 later if later > self.interval => held.due.max(asked + later),
                 sooner => held.due.min(asked + sooner),
