@@ -175,7 +175,7 @@ fn exact(report: &mut Report) {
 
 /// The server killed twenty times under load, and started empty: what is admitted, and how long calls take.
 fn outages(report: &mut Report) {
-    let (timeout, capacity, kills) = (Duration::from_millis(50), 2000u64, 20);
+    let (timeout, capacity, kills) = (Duration::from_millis(50), 2000u64, 20u64);
     let mut server = Server::start();
     let quota = Limit::quota(capacity, tollgate_engine::Period::Year, "UTC").expect("good figures");
     let quota = Figures::of(&quota).expect("in range");
@@ -230,7 +230,7 @@ fn outages(report: &mut Report) {
         ("calls", took.len().into()),
         ("failed", failed.into()),
         ("admitted", admitted.into()),
-        ("at_most", (capacity * (u64::from(kills) + 1)).into()),
+        ("at_most", (capacity * (kills + 1)).into()),
         ("timeout_ms", 50u64.into()),
         ("p99_ms", took[took.len() * 99 / 100].into()),
         ("longest_ms", took[took.len() - 1].into()),

@@ -20,6 +20,7 @@ const fn tool(program: &'static str, flag: &'static [&'static str], package: &'s
 const FOR_TESTS: &[Tool] = &[
     tool("curl", &["--version"], "curl"),
     tool("python3", &["-c", "import ensurepip, venv"], "python3-venv"),
+    tool("openssl", &["version"], "openssl"),
     tool("redis-server", &["--version"], "redis-server"),
     tool("redis-sentinel", &["--version"], "redis-sentinel"),
 ];

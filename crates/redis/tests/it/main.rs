@@ -11,3 +11,4 @@ mod groups;
 mod hybrid;
 mod leases;
 mod servers;
+mod tls;
