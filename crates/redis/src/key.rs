@@ -20,7 +20,7 @@ const LONGEST: usize = 128;
 ///
 /// let key = CounterKey { prefix: "tollgate", scope: Scope::User, limit: "plan-free", span: Span::Second };
 /// assert_eq!(key.of("alice"), "tollgate:ratelimit:user:plan-free/alice:second");
-/// assert_eq!(key.of("{tag}"), "tollgate:ratelimit:user:plan-free/sha256-9b04e0ed1aa8e951f6a20a0fd0e1eb36:second");
+/// assert_eq!(key.of("{tag}"), "tollgate:ratelimit:user:plan-free/sha256-5ae20b1c830f1111fee635aa2cd68546:second");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterKey<'a> {
