@@ -126,9 +126,9 @@ fn ceiling(server: &Server) -> f64 {
     // The last line is `"the command","calls a second",…`; the command has no quotes.
     let line = text.lines().last().unwrap_or_default();
     let figure = line.split("\",\"").nth(1);
-    figure
-        .and_then(|figure| figure.parse().ok())
-        .unwrap_or_else(|| panic!("redis-benchmark said {text}"))
+    figure.and_then(|figure| figure.parse().ok()).unwrap_or_else(|| {
+        panic!("redis-benchmark said {text}{}", String::from_utf8_lossy(&output.stderr))
+    })
 }
 
 /// A million calls of 64 callers on one key: admitted is exactly the limit.

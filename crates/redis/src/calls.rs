@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -168,30 +168,38 @@ async fn serve(
 
 /// Sends a pipeline and hands out its answers. `Err` if the server as a whole is of no use.
 async fn send(link: &Link, batch: Vec<Call>, deadline: Instant) -> Result<(), Unavailable> {
-    let cmds = batch.iter().map(|call| call.cmd.clone()).collect();
-    let answers = match in_time(link, cmds, deadline).await {
+    let mut pipeline = Pipeline::with_capacity(batch.len());
+    let mut waiting = Vec::with_capacity(batch.len());
+    for Call { cmd, script, reply, .. } in batch {
+        pipeline.add_command(cmd);
+        waiting.push((script, reply));
+    }
+    let answers = match in_time(link, &pipeline, deadline).await {
         Ok(answers) => answers,
         Err(why) => {
-            for call in batch {
-                let _ = call.reply.send(Err(why.clone()));
+            for (_, reply) in waiting {
+                let _ = reply.send(Err(why.clone()));
             }
             return Err(why);
         }
     };
     let mut failed = Ok(());
-    for (call, answer) in batch.into_iter().zip(answers) {
-        let answer = match (answer, call.script) {
+    for (nth, ((script, reply), answer)) in waiting.into_iter().zip(answers).enumerate() {
+        let answer = match (answer, script) {
             (Err(error), Some(script)) if is_unknown_script(&error) => {
                 // It has not run. Sent whole it runs, and the server knows it from then on.
-                let cmds = vec![whole(&call.cmd, script)];
-                match in_time(link, cmds, deadline).await {
+                let mut one = Pipeline::with_capacity(1);
+                one.add_command(
+                    pipeline.cmd_iter().nth(nth).map(|cmd| whole(cmd, script)).unwrap_or_default(),
+                );
+                match in_time(link, &one, deadline).await {
                     Ok(mut one) => one.pop().unwrap_or_else(|| Ok(Value::Nil)).map_err(told),
                     Err(why) => Err((why, true)),
                 }
             }
             (answer, _) => answer.map_err(told),
         };
-        let _ = call.reply.send(answer.map_err(|(why, is_down)| {
+        let _ = reply.send(answer.map_err(|(why, is_down)| {
             if is_down {
                 failed = Err(why.clone());
             }
@@ -203,10 +211,10 @@ async fn send(link: &Link, batch: Vec<Call>, deadline: Instant) -> Result<(), Un
 
 async fn in_time(
     link: &Link,
-    cmds: Vec<Cmd>,
+    pipeline: &Pipeline,
     deadline: Instant,
 ) -> Result<Vec<RedisResult<Value>>, Unavailable> {
-    match timeout_at(deadline, link.call_all(cmds)).await {
+    match timeout_at(deadline, link.call_all(pipeline)).await {
         Err(_) => Err(Unavailable::TimedOut),
         Ok(Err(error)) => Err(told(error).0),
         Ok(Ok(answers)) => Ok(answers),

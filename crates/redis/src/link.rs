@@ -56,26 +56,25 @@ impl Link {
     }
 
     /// Sends all at once. Answers are in order; an error of one call does not concern the others.
-    pub(crate) async fn call_all(&self, cmds: Vec<Cmd>) -> RedisResult<Vec<RedisResult<Value>>> {
+    pub(crate) async fn call_all(
+        &self,
+        pipeline: &Pipeline,
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
         match self {
             Link::Server(server) => {
-                let count = cmds.len();
-                let mut pipeline = Pipeline::with_capacity(count);
-                for cmd in cmds {
-                    pipeline.add_command(cmd);
-                }
-                let values = server.clone().send_packed_commands(&pipeline, 0, count).await?;
+                let count = pipeline.len();
+                let values = server.clone().send_packed_commands(pipeline, 0, count).await?;
                 Ok(values.into_iter().map(Value::extract_error).collect())
             }
             Link::Cluster(cluster) => {
-                let calls = cmds.into_iter().map(|cmd| {
+                let calls = pipeline.cmd_iter().map(|cmd| {
                     let mut cluster = cluster.clone();
                     async move {
-                        let answer = cluster.req_packed_command(&cmd).await;
+                        let answer = cluster.req_packed_command(cmd).await;
                         match answer.and_then(Value::extract_error) {
                             // The slot is elsewhere, and the driver has learned where: it has not run.
                             Err(error) if error.kind() == moved() => {
-                                cluster.req_packed_command(&cmd).await?.extract_error()
+                                cluster.req_packed_command(cmd).await?.extract_error()
                             }
                             other => other,
                         }
