@@ -66,17 +66,18 @@ fn both(server: &Server) -> f64 {
             command.spawn().expect("this program")
         })
         .collect();
-    let figures = drivers.into_iter().map(|driver| {
+    let seconds = drivers.into_iter().map(|driver| {
         let output = driver.wait_with_output().expect("ran");
         let text = String::from_utf8(output.stdout).expect("a number");
         text.trim().parse::<f64>().expect("a number")
     });
-    figures.sum()
+    // Until the slower one is done: they are not to be measured apart.
+    (2 * (CALLS / CALLERS * CALLERS)) as f64 / seconds.fold(0.0, f64::max)
 }
 
-/// One of the two processes: prints its decisions a second.
+/// One of the two processes: prints how many seconds it took.
 fn drive(url: &str) {
-    let per_second = runtime().block_on(async {
+    let seconds = runtime().block_on(async {
         let settings = Settings::new(url).expect("a URL").timeout(Duration::from_secs(10));
         let strict = Strict::start(settings);
         strict.up().await;
@@ -101,9 +102,9 @@ fn drive(url: &str) {
             });
         }
         local.await;
-        (CALLS / CALLERS * CALLERS) as f64 / begin.elapsed().as_secs_f64()
+        begin.elapsed().as_secs_f64()
     });
-    println!("{per_second}");
+    println!("{seconds}");
 }
 
 fn runtime() -> tokio::runtime::Runtime {

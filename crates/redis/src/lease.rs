@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tollgate_core::Kind;
-use tollgate_engine::{Decision, Standing};
+use tollgate_engine::{Decision, Refusal, Standing};
 
 use crate::answer::{Left, refusal, standing};
 use crate::command::Wanted;
@@ -123,13 +123,6 @@ impl Leases {
         }
         let held = self.0.held(key, figures).ok_or(Unavailable::Overloaded)?;
         let _asking = held.asking.lock().await;
-        if cost > figures.capacity() {
-            let left = Left { one: 0, two: 0, three: 0 };
-            let refusal = Some(refusal(figures, left, cost, 0));
-            let standing =
-                Standing { limit: figures.capacity(), remaining: 0, reset_after: Duration::ZERO };
-            return Ok(Decision { refusal, standing });
-        }
         // Whoever asked before may have been granted enough for us too.
         if held.slice.lock().spend(cost, Instant::now()) {
             return Ok(spent(&held));
