@@ -121,6 +121,11 @@ impl Leases {
                 Standing { limit: figures.capacity(), remaining, reset_after: Duration::ZERO };
             return Ok(Decision { refusal: None, standing });
         }
+        let limit = figures.capacity();
+        if cost > limit {
+            let standing = Standing { limit, remaining: 0, reset_after: Duration::ZERO };
+            return Ok(Decision { refusal: Some(Refusal::Never), standing });
+        }
         let held = self.0.held(key, figures).ok_or(Unavailable::Overloaded)?;
         let _asking = held.asking.lock().await;
         // Whoever asked before may have been granted enough for us too.
