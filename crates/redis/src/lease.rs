@@ -114,19 +114,15 @@ impl Leases {
         figures: &Figures,
         cost: u64,
     ) -> Result<Decision, Unavailable> {
-        if self.spend(key, cost) {
-            let held = self.0.shard(key).lock().get(key).cloned();
-            let remaining = held.map_or(0, |held| held.slice.lock().left(Instant::now()));
-            let standing =
-                Standing { limit: figures.capacity(), remaining, reset_after: Duration::ZERO };
-            return Ok(Decision { refusal: None, standing });
-        }
         let limit = figures.capacity();
         if cost > limit {
             let standing = Standing { limit, remaining: 0, reset_after: Duration::ZERO };
             return Ok(Decision { refusal: Some(Refusal::Never), standing });
         }
         let held = self.0.held(key, figures).ok_or(Unavailable::Overloaded)?;
+        if self.spend_of(key, &held, cost) {
+            return Ok(spent(&held));
+        }
         let _asking = held.asking.lock().await;
         // Whoever asked before may have been granted enough for us too.
         if held.slice.lock().spend(cost, Instant::now()) {
