@@ -65,7 +65,7 @@ impl FileKeys {
             tenant: policy.tenants().all()[key.tenant()].id().into(),
             user: key.user().map(Into::into),
             plan: key.plan().map(|number| policy.plans()[number].name().into()),
-            ends_at: key.expires_at().map(|at| at.time()),
+            ends_at: key.expires_at().map(tollgate_policy::Instant::time),
             has_limit: key.limit().is_some(),
         };
         let all = policy.keys().iter().map(|one| (*one.sha256().as_bytes(), Arc::new(key(one))));

@@ -77,7 +77,7 @@ impl WorkerMetrics {
     /// Whether this request is one to look at more closely.
     pub(crate) fn is_sampled(&self) -> bool {
         self.turn.set(self.turn.get().wrapping_add(1));
-        self.turn.get() % SAMPLE_EVERY == 0
+        self.turn.get().is_multiple_of(SAMPLE_EVERY)
     }
 
     /// A request was decided.
@@ -98,7 +98,7 @@ impl WorkerMetrics {
             None => series.tokens.add(passage.chain().cost(0)),
             Some(by) => self.refused(tier, passage.name(by)),
         }
-        if self.turn.get() % SAMPLE_EVERY == 0
+        if self.turn.get().is_multiple_of(SAMPLE_EVERY)
             && let Some(tightest) = passage.chain().tightest()
         {
             let standing = passage.chain().standing(tightest);

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use tollgate_engine::{Clock, Limit, LimitError, Rate, Rule};
 use tollgate_gate::{Gate, InForce};
 use tollgate_policy::Cidr;
-use tollgate_policy::compile::{Policy, RouteInForce};
+use tollgate_policy::compile::{PlanInForce, Policy, RouteInForce};
 use tollgate_policy::shapes::{self, Auth};
 
 use super::metrics::{Endpoint, Metrics, Tier};
@@ -84,7 +84,7 @@ impl Plane {
         let value =
             |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
         let plans = policy.plans();
-        let tiers = plans.iter().map(|plan| plan.name()).chain(["none"]);
+        let tiers = plans.iter().map(PlanInForce::name).chain(["none"]);
         Ok(Plane {
             upstreams,
             key_header,
