@@ -8,7 +8,8 @@ plans: { free: { rate_limit: { sustained: { rate: 10, window: minute }, burst: {
 tenants: [ { id: acme, plan: free } ]
 ";
 
-fn app() -> Result<Router, Box<dyn std::error::Error>> {
+/// The service, limited.
+pub fn app() -> Result<Router, Box<dyn std::error::Error>> {
     let limits = Limits::new(Policy::of("policy", POLICY).map_err(|faults| faults.diagnostics)?);
     Ok(Router::new().route("/", get(|| async { "hello\n" })).layer(limits.layer(|request| {
         let user = request.headers.get("x-user").and_then(|user| user.to_str().ok());

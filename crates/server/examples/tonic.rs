@@ -9,7 +9,8 @@ plans: { free: { rate_limit: { sustained: { rate: 10, window: minute }, burst: {
 tenants: [ { id: acme, plan: free } ]
 ";
 
-async fn serve(listener: TcpListener) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// Serves whoever connects, limited.
+pub async fn serve(listener: TcpListener) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let limits = Limits::new(Policy::of("policy", POLICY).map_err(|faults| faults.diagnostics)?);
     let layer = limits.layer(|request| {
         let user = request.headers.get("x-user").and_then(|user| user.to_str().ok());

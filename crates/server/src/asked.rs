@@ -3,6 +3,7 @@
 //! The order is the gateway's: route, backpressure, caller, chain. Here everything that a request takes along is owned, so
 //! that nothing of the policy is borrowed while the service works.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +73,7 @@ impl Arrived {
         let route = match route(policy, parts) {
             Ok(route) => route,
             Err(bad) => {
-                let problem = Problem::new(StatusCode::BAD_REQUEST).detail(bad.to_string());
+                let problem = Problem::new(StatusCode::BAD_REQUEST).detail(bad);
                 return stays(answer.problem(problem), Verdict::unlimited(Outcome::Malformed));
             }
         };
@@ -187,17 +188,26 @@ impl Answer {
     }
 }
 
-/// The route of a request, where the policy has any. A path that has no one spelling is bad: it might mean a route here
-/// and another to the service.
-fn route<'p>(
-    policy: &'p Policy,
-    parts: &Parts,
-) -> Result<Option<&'p RouteInForce>, tollgate_policy::routes::BadPath> {
+/// The route of a request, where the policy has any; `Err` says what is wrong with its path.
+///
+/// The service sees the path as it was sent, and may have chosen a handler by it already. So a path that is one route's as
+/// it was sent and another's in its plain spelling is bad: `/files/../health` would be free here and a file there.
+fn route<'p>(policy: &'p Policy, parts: &Parts) -> Result<Option<&'p RouteInForce>, String> {
     if policy.routes().is_empty() {
         return Ok(None);
     }
-    let path = normalise(parts.uri.path())?;
-    Ok(policy.route(host(parts), parts.method.as_str(), &path))
+    let plain = normalise(parts.uri.path()).map_err(|bad| bad.to_string())?;
+    let find = |path| policy.route(host(parts), parts.method.as_str(), path);
+    let route = find(&plain);
+    if let Cow::Owned(plain) = &plain {
+        let as_sent = find(parts.uri.path());
+        if as_sent.map(RouteInForce::number) != route.map(RouteInForce::number) {
+            return Err(format!(
+                "this path has a plainer spelling, `{plain}`, which is to be sent"
+            ));
+        }
+    }
+    Ok(route)
 }
 
 /// The host a request is for, without its port.

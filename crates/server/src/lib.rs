@@ -12,7 +12,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let policy = Policy::of("limits.yaml", b"
-//! plans: { free: { rate_limit: { sustained: { rate: 1 }, scope: user } } }
+//! plans: { free: { rate_limit: { sustained: { rate: 1, window: minute }, scope: user } } }
 //! tenants: [ { id: acme, plan: free } ]
 //! ").unwrap();
 //! let limits = Limits::new(policy);
@@ -24,17 +24,17 @@
 //!
 //! let request = || Request::get("/").header("x-user", "ada").body(Body::empty()).unwrap();
 //! let first = app.call(request()).await.unwrap();
-//! assert_eq!(first.headers()["ratelimit-policy"], r#""user-second";q=1;w=1"#);
+//! assert_eq!(first.headers()["ratelimit-policy"], r#""user-minute";q=1;w=60"#);
 //! let second = app.call(request()).await.unwrap();
 //! assert_eq!(second.status(), 429);
-//! assert_eq!(second.headers()["retry-after"], "1");
+//! assert!(second.headers().contains_key("retry-after"));
 //! # }
 //! ```
 //!
 //! - **Who is calling**: a [`Caller`] names its tenant and plan as the policy does, its user, operation and cost. A tenant that
 //!   the policy does not have is treated as `anonymous`, unless the layer is [told otherwise](LimitLayer::unknown_tenant).
 //! - **What for**: where the policy has routes, a request is for the route that its host, method and path match, and a path
-//!   without one spelling is answered 400. A request that no route matches meets all limits but a route's: whether it is 404
+//!   that only its plain spelling makes a route's is answered 400. A request that no route matches meets all limits but a route's: whether it is 404
 //!   is the service's to say. Operation and cost that the program states go before the route's.
 //! - **What the service sees**: a [`Verdict`] among the request's extensions, and `X-RateLimit-Degraded` where a limit with strategy
 //!   `degrade` was skipped. The response has the same; its limit headers replace what the service said under the same names

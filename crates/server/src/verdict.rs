@@ -17,7 +17,7 @@ pub enum Outcome {
     Refused,
     /// Too much was pending.
     Overloaded,
-    /// Its path has no one spelling by which it could be matched.
+    /// It is not certain which route its path is for.
     Malformed,
     /// Its tenant is [not known](crate::UnknownTenant::Forbidden).
     Forbidden,
