@@ -9,6 +9,7 @@ mod gateway;
 mod limiter;
 mod measure;
 mod policy;
+mod redis;
 mod report;
 
 const USAGE: &str = "\
@@ -17,6 +18,7 @@ usage: cargo xtask bench <what> [case …] [--json]
   gateway [forward|refuse|bare|counts|idle|stream …]
   limiter [check|chain|hot|memory|flood|drift …]
   policy
+  redis
 ";
 
 fn main() {
@@ -28,6 +30,7 @@ fn main() {
         Some("gateway") => gateway::run(&mut report, &args[1..]),
         Some("limiter") => limiter::run(&mut report, &args[1..]),
         Some("policy") => policy::run(&mut report),
+        Some("redis") => redis::run(&mut report, &args[1..]),
         _ => {
             eprint!("{USAGE}");
             std::process::exit(2);

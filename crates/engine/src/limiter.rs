@@ -77,6 +77,10 @@ impl<C: Clock> Limiter<C> {
         self.counters.max_keys.store(max_keys, Relaxed);
     }
 
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// The clock it decides by.
     pub fn clock(&self) -> &C {
         &self.clock

@@ -220,7 +220,7 @@ impl Counters {
     /// Brings a slot that was written under other figures to the charge's own, or the charge to the
     /// slot's where that is ahead.
     #[cold]
-    fn reconcile(
+    pub(crate) fn reconcile(
         &self,
         slot: &mut Slot,
         charge: &mut Charge<'_>,

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_engine::{Time, Verdict};
 use tollgate_policy::shapes::Strategy;
-use tollgate_wire::{Line, Report, seconds_of};
+use tollgate_wire::{Line, Report};
 
 use crate::passage::Passage;
 
@@ -39,7 +39,7 @@ impl<'a> Lines<'a> {
             let line = Line::new(passage.name(place), passage.chain().standing(place))
                 .source(limit.source())
                 .cost(passage.chain().cost(place))
-                .seconds(seconds_of(limit.limit()))
+                .seconds(limit.window_secs())
                 .refusal(refusal);
             lines.push(line);
         }

@@ -67,7 +67,7 @@ impl HttpBody for Body {
         match &mut self.kind {
             Kind::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Kind::Upstream(answered) => answered.poll_frame(cx),
+            Kind::Upstream(answered) => answered.poll_frame(cx).map(|frame| Some(frame?.map(own))),
         }
     }
 
@@ -84,6 +84,14 @@ impl HttpBody for Body {
             Kind::Upstream(answered) => answered.size_hint(),
         }
     }
+}
+
+/// What an upstream may not say in its headers it may not say in its trailers either.
+fn own(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        tollgate_wire::names::strip(trailers);
+    }
+    frame
 }
 
 impl fmt::Debug for Body {

@@ -22,7 +22,7 @@ mod refusal;
 mod report;
 
 pub use grpc::{Code, is_grpc};
-pub use line::{Line, seconds_of};
+pub use line::Line;
 pub use problem::{JSON_PROBLEM, Problem};
 pub use refusal::Refused;
 pub use report::Report;

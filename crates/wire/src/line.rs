@@ -38,10 +38,10 @@ impl<'a> Line<'a> {
         Line { name, source: "", cost: 1, standing, seconds: None, refusal: None }
     }
 
-    /// A limit by its figures. Whoever writes many responses works out [`seconds_of`] and the name once
+    /// A limit by its figures. Whoever writes many responses works out [`Limit::window_secs`] and the name once
     /// and calls [`new`](Line::new).
     pub fn of(limit: &Limit, scope: Scope, standing: Standing) -> Line<'a> {
-        Line::new(PolicyName::new(scope, limit.span()), standing).seconds(seconds_of(limit))
+        Line::new(PolicyName::new(scope, limit.span()), standing).seconds(limit.window_secs())
     }
 
     /// Which such limit of its chain it is, counted from 1.
@@ -65,7 +65,7 @@ impl<'a> Line<'a> {
         self
     }
 
-    /// Its `w`, as [`seconds_of`] tells.
+    /// Its `w`, as [`Limit::window_secs`] tells.
     #[must_use]
     pub fn seconds(mut self, seconds: Option<u64>) -> Line<'a> {
         self.seconds = seconds;
@@ -117,17 +117,4 @@ impl<'a> Line<'a> {
     pub(crate) fn tightness(&self) -> (u64, Reverse<Duration>) {
         (self.standing.remaining / self.cost.max(1), Reverse(self.standing.reset_after))
     }
-}
-
-/// The `w` of a limit: the seconds in which an empty bucket is full, rounded up, or the window; none for a quota,
-/// whose periods differ in length.
-pub fn seconds_of(limit: &Limit) -> Option<u64> {
-    let rate = limit.rate()?;
-    let window = rate.window().secs();
-    if !limit.kind().has_burst() {
-        return Some(window);
-    }
-    let tokens = u128::from(rate.tokens().max(1));
-    let seconds = (u128::from(limit.capacity()) * u128::from(window)).div_ceil(tokens);
-    u64::try_from(seconds).ok()
 }

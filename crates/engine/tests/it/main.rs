@@ -3,6 +3,7 @@
 #![cfg(not(tollgate_loom))]
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
+mod absorbed;
 mod bounded;
 mod chains;
 mod concurrency;

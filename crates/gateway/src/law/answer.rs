@@ -7,7 +7,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use tollgate_core::{PolicyName, Refusal, Scope, Span, Standing};
 use tollgate_engine::Time;
 use tollgate_gate::{Lines, Passage};
-use tollgate_wire::{Line, Problem, Refused, Report, is_grpc, seconds_of};
+use tollgate_wire::{Line, Problem, Refused, Report, is_grpc};
 
 use super::plane::Plane;
 use crate::body::Body;
@@ -76,7 +76,7 @@ impl Answer {
         let wait = Refusal::Wait(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX - 1).max(1));
         let lines = [Line::new(PolicyName::new(Scope::Ip, Span::Second), standing)
             .source("auth.failures")
-            .seconds(seconds_of(limit))
+            .seconds(limit.window_secs())
             .refusal(Some(wait))];
         let report = Report::refused(&lines, 0, now);
         self.refuse(&Refused::by_limit(&report, self.id()))

@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::{Request, Response, StatusCode, Uri};
+use http::{HeaderName, Request, Response, StatusCode, Uri};
 use tollgate_engine::{Clock, SystemClock};
 use tollgate_gate::{Gate, Lines};
 use tollgate_policy::compile::Work;
@@ -114,7 +114,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
     fn warn_of_strangers<B>(&self, request: &Request<B>, connection: &Connection) {
         if !self.has_warned.get()
             && !connection.is_from_proxy()
-            && request.headers().contains_key("x-forwarded-for")
+            && request.headers().contains_key(FORWARDED_FOR)
         {
             self.has_warned.set(true);
             tracing::warn!(
@@ -208,7 +208,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let headers = response.headers_mut();
         names::strip(headers);
         headers.insert(&names::X_REQUEST_ID, record.request_id.clone());
-        if passage.shows_headers() {
+        if passage.shows_headers() && !passage.is_empty() {
             Lines::of(&passage).report().write(headers);
         }
         if let Some(mark) = mark {
@@ -242,9 +242,11 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
     }
 }
 
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
 /// The values of `X-Forwarded-For`, of which there is seldom more than one.
 fn forwarded<B>(request: &Request<B>) -> smallvec::SmallVec<[&[u8]; 2]> {
-    let values = request.headers().get_all("x-forwarded-for");
+    let values = request.headers().get_all(FORWARDED_FOR);
     values.iter().map(http::HeaderValue::as_bytes).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Gathers limits as they are found, each checked where it stands.
 
-use tollgate_core::{Kind, Limit, LimitError, Period, Rate, Scope};
+use tollgate_core::{Kind, Limit, LimitError, Period, PolicyName, Rate, Scope};
 
 use crate::path::Path;
 use crate::shapes::{self, Algorithm, Consistency, QuotaScope, QuotaUnit, QuotaWindow, Strategy};
@@ -99,6 +99,8 @@ impl<'f, 'd> Limits<'f, 'd> {
             cost,
             counts_requests: false,
             line: self.line(&spot.path),
+            name: PolicyName::new(scope, limit.span()),
+            window_secs: limit.window_secs(),
             source: spot.source.into(),
             limit,
         };
@@ -180,6 +182,8 @@ impl<'f, 'd> Limits<'f, 'd> {
             cost: 1,
             counts_requests: quota.unit == QuotaUnit::Requests,
             line: self.line(&spot.path),
+            name: PolicyName::new(scope, limit.span()),
+            window_secs: limit.window_secs(),
             source: spot.source.into(),
             limit,
         };

@@ -81,6 +81,9 @@ pub struct PlacedLimit {
     pub(crate) cost: u64,
     pub(crate) counts_requests: bool,
     pub(crate) line: u32,
+    /// What every response tells, worked out once.
+    pub(crate) name: PolicyName,
+    pub(crate) window_secs: Option<u64>,
 }
 
 impl PlacedLimit {
@@ -116,8 +119,15 @@ impl PlacedLimit {
     }
 
     /// Its name if it is the first of its kind in a chain.
+    #[inline]
     pub fn name(&self) -> PolicyName {
-        PolicyName::new(self.scope, self.limit.span())
+        self.name
+    }
+
+    /// The seconds in which an empty bucket is full, or the window; `None` for a quota.
+    #[inline]
+    pub fn window_secs(&self) -> Option<u64> {
+        self.window_secs
     }
 
     /// What becomes of a request above it.

@@ -66,28 +66,55 @@ struct Node {
 
 #[derive(Clone, Debug)]
 struct Candidate {
-    route: usize,
-    methods: Box<[Box<str>]>,
+    route: u32,
+    /// The usual methods it is for, a bit each.
+    usual: u16,
+    /// Other methods it is for. If it is for neither, it is for all.
+    others: Box<[Box<str>]>,
     hosts: Box<[Box<str>]>,
 }
 
+/// What is looked for.
+#[derive(Clone, Copy)]
+struct Request<'r> {
+    host: &'r str,
+    method: &'r str,
+    bit: u16,
+}
+
+/// Methods that are known by a bit, so that comparing them touches no memory.
+const USUAL: [&str; 9] =
+    ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "TRACE"];
+
+fn bit(method: &str) -> u16 {
+    USUAL.iter().position(|usual| *usual == method).map_or(0, |at| 1 << at)
+}
+
 impl Candidate {
-    fn is_for(&self, host: &str, method: &str) -> bool {
-        let is_host = |known: &str| known.eq_ignore_ascii_case(host);
+    fn is_for(&self, request: Request<'_>) -> bool {
+        let is_host = |known: &str| known.eq_ignore_ascii_case(request.host);
         (self.hosts.is_empty() || self.hosts.iter().any(|known| is_host(known)))
-            && (self.methods.is_empty() || self.methods.iter().any(|known| **known == *method))
+            && (self.is_for_all_methods()
+                || self.usual & request.bit != 0
+                || self.others.iter().any(|known| **known == *request.method))
+    }
+
+    fn is_for_all_methods(&self) -> bool {
+        self.usual == 0 && self.others.is_empty()
     }
 
     /// Routes for some hosts come before those for all, then those for some methods.
     fn rank(&self) -> (bool, bool) {
-        (self.hosts.is_empty(), self.methods.is_empty())
+        (self.hosts.is_empty(), self.is_for_all_methods())
     }
 
     fn meets(&self, other: &Candidate) -> bool {
         let share = |a: &[Box<str>], b: &[Box<str>]| a.iter().any(|x| b.contains(x));
         self.rank() == other.rank()
             && (self.hosts.is_empty() || share(&self.hosts, &other.hosts))
-            && (self.methods.is_empty() || share(&self.methods, &other.methods))
+            && (self.is_for_all_methods()
+                || self.usual & other.usual != 0
+                || share(&self.others, &other.others))
     }
 }
 
@@ -114,17 +141,17 @@ impl Matcher {
             }
             node = self.child(node, segment);
         }
-        let owned = |texts: &[&str], lower: bool| {
-            let text =
-                |text: &&str| if lower { text.to_ascii_lowercase() } else { (*text).to_owned() };
-            texts.iter().map(|one| text(one).into()).collect()
+        let others = key.methods.iter().filter(|method| bit(method) == 0);
+        let new = Candidate {
+            route: route as u32,
+            usual: key.methods.iter().fold(0, |bits, method| bits | bit(method)),
+            others: others.map(|method| (*method).into()).collect(),
+            hosts: key.hosts.iter().map(|host| host.to_ascii_lowercase().into()).collect(),
         };
-        let new =
-            Candidate { route, methods: owned(key.methods, false), hosts: owned(key.hosts, true) };
         let node = &mut self.nodes[node];
         let there = if is_wild { &mut node.below } else { &mut node.here };
         if let Some(other) = there.iter().find(|other| other.meets(&new)) {
-            return Err(Taken { by: other.route });
+            return Err(Taken { by: other.route as usize });
         }
         there.push(new);
         there.sort_by_key(Candidate::rank);
@@ -162,20 +189,21 @@ impl Matcher {
 
     /// The number of the most specific route for a request, whose path is [normalised](normalise).
     pub fn find(&self, host: &str, method: &str, path: &str) -> Option<usize> {
-        self.search(0, path.strip_prefix('/')?, host, method)
+        let request = Request { host, method, bit: bit(method) };
+        self.search(0, path.strip_prefix('/')?, request)
     }
 
-    fn search(&self, at: usize, rest: &str, host: &str, method: &str) -> Option<usize> {
+    fn search(&self, at: usize, rest: &str, request: Request<'_>) -> Option<usize> {
         let node = &self.nodes[at];
         let first = |candidates: &[Candidate]| {
-            candidates.iter().find(|one| one.is_for(host, method)).map(|one| one.route)
+            candidates.iter().find(|one| one.is_for(request)).map(|one| one.route as usize)
         };
         if rest.is_empty() {
             return first(&node.here).or_else(|| first(&node.below));
         }
         let (segment, behind) = rest.split_once('/').unwrap_or((rest, ""));
         let exact = self.exact(at, segment);
-        let deeper = |child: usize| self.search(child, behind, host, method);
+        let deeper = |child: usize| self.search(child, behind, request);
         exact
             .and_then(deeper)
             .or_else(|| node.param.and_then(deeper))
@@ -183,7 +211,9 @@ impl Matcher {
     }
 }
 
+const HASH: FixedState = FixedState::with_seed(0);
+
 #[inline]
 fn hash(from: u32, segment: &str) -> u64 {
-    FixedState::with_seed(u64::from(from)).hash_one(segment)
+    HASH.hash_one((from, segment))
 }

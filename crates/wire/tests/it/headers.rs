@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use tollgate_core::{Kind, Limit, Period, PolicyName, Rate, Scope, Span, Time, Window};
-use tollgate_wire::{Line, Report, degraded_by, names, seconds_of};
+use tollgate_wire::{Line, Report, degraded_by, names};
 
 use crate::{NOW, headers, per_second, standing, text};
 
@@ -111,7 +111,7 @@ fn w_is_the_seconds_to_fill_the_bucket_or_the_window_and_absent_for_quotas() {
         (Limit::quota(10, Period::Day, "UTC").unwrap(), None),
     ];
     for (limit, expected) in rows {
-        assert_eq!(seconds_of(&limit), expected, "{limit:?}");
+        assert_eq!(limit.window_secs(), expected, "{limit:?}");
     }
 }
 

@@ -1,0 +1,330 @@
+//! Strict decisions a second against `redis-benchmark` calling the same script on the same server.
+//!
+//! The server is one core's work. Two processes drive it through the crate, as two gateways would, each with many
+//! callers at once; the ceiling is two connections of redis-benchmark with a pipeline as deep.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tollgate_engine::{Limit, Rate};
+use tollgate_redis::{Charge, Figures, Settings, Strict};
+
+use crate::measure::median;
+use crate::report::Report;
+
+const ROUNDS: usize = 5;
+const CALLS: usize = 150_000;
+/// Callers at once in each of the two processes; redis-benchmark has as many calls on their way.
+const CALLERS: usize = 256;
+const KEYS: usize = 100_000;
+
+pub fn run(report: &mut Report, wanted: &[String]) {
+    match wanted.first().map(String::as_str) {
+        Some("drive") => return drive(&wanted[1]),
+        Some("exact") => return exact(report),
+        Some("outages") => return outages(report),
+        Some("paths") => return paths(report),
+        _ => {}
+    }
+    let server = Server::start();
+    let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let (one, two) = if round % 2 == 0 {
+            let ours = both(&server);
+            (ours, ceiling(&server))
+        } else {
+            let ceiling = ceiling(&server);
+            (both(&server), ceiling)
+        };
+        ours.push(one);
+        theirs.push(two);
+        ratios.push(one / two);
+    }
+    report.row(&[
+        ("bench", "strict".into()),
+        ("processes", 2usize.into()),
+        ("keys", KEYS.into()),
+        ("ours_per_s", median(ours.into_iter()).into()),
+        ("peer", "redis-benchmark".into()),
+        ("peer_per_s", median(theirs.into_iter()).into()),
+        ("ratio", median(ratios.into_iter()).into()),
+    ]);
+}
+
+fn limit() -> Figures {
+    let limit = Limit::token_bucket(Rate::per_second(1000)).burst(1_000_000_000).build();
+    Figures::of(&limit.expect("good figures")).expect("in range")
+}
+
+/// Decisions a second that two processes make together.
+fn both(server: &Server) -> f64 {
+    let program = std::env::current_exe().expect("this program");
+    let drivers: Vec<Child> = (0..2)
+        .map(|_| {
+            let mut command = Command::new(&program);
+            command.args(["redis", "drive", &server.url()]).stdout(Stdio::piped());
+            command.spawn().expect("this program")
+        })
+        .collect();
+    let seconds = drivers.into_iter().map(|driver| {
+        let output = driver.wait_with_output().expect("ran");
+        let text = String::from_utf8(output.stdout).expect("a number");
+        text.trim().parse::<f64>().expect("a number")
+    });
+    // Until the slower one is done: they are not to be measured apart.
+    (2 * (CALLS / CALLERS * CALLERS)) as f64 / seconds.fold(0.0, f64::max)
+}
+
+/// One of the two processes: prints how many seconds it took.
+fn drive(url: &str) {
+    let seconds = runtime().block_on(async {
+        let settings = Settings::new(url).expect("a URL").timeout(Duration::from_secs(10));
+        let strict = Strict::start(settings);
+        strict.up().await;
+        let begin = Instant::now();
+        let local = tokio::task::LocalSet::new();
+        for caller in 0..CALLERS {
+            let strict = strict.clone();
+            local.spawn_local(async move {
+                let limit = limit();
+                let mut state = caller as u64;
+                for _ in 0..CALLS / CALLERS {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    let key = format!(
+                        "tollgate:ratelimit:user:plan/{:012}:second",
+                        (state >> 33) as usize % KEYS
+                    );
+                    let answer = strict.take(&[Charge::new(&key, &limit)]).await.expect("answered");
+                    assert!(answer.verdict().is_admitted());
+                }
+            });
+        }
+        local.await;
+        begin.elapsed().as_secs_f64()
+    });
+    println!("{seconds}");
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// Calls a second that redis-benchmark makes of the same script, found among those the crate loaded.
+fn ceiling(server: &Server) -> f64 {
+    let args = tollgate_redis::driven::arguments(&[Charge::new(
+        "tollgate:ratelimit:user:plan/__rand_int__:second",
+        &limit(),
+    )]);
+    let mut command = Command::new("redis-benchmark");
+    command
+        .args(["-p", &server.port.to_string(), "-n", &(2 * CALLS).to_string(), "--csv"])
+        .args(["-c", "2", "-P", &CALLERS.to_string(), "-r", &KEYS.to_string()])
+        .args(args);
+    let output = command.output().expect("redis-benchmark is installed");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // The last line is `"the command","calls a second",…`; the command has no quotes.
+    let line = text.lines().last().unwrap_or_default();
+    let figure = line.split("\",\"").nth(1);
+    figure.and_then(|figure| figure.parse().ok()).unwrap_or_else(|| {
+        panic!("redis-benchmark said {text}{}", String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+/// A million calls of 64 callers on one key: admitted is exactly the limit.
+fn exact(report: &mut Report) {
+    let server = Server::start();
+    let (calls, limit) = (1_000_000u64, 123_456);
+    let quota = Limit::quota(limit, tollgate_engine::Period::Year, "UTC").expect("good figures");
+    let quota = Figures::of(&quota).expect("in range");
+    let admitted = runtime().block_on(async {
+        let settings =
+            Settings::new(&server.url()).expect("a URL").timeout(Duration::from_secs(10));
+        let strict = Strict::start(settings);
+        strict.up().await;
+        let local = tokio::task::LocalSet::new();
+        let callers: Vec<_> = (0..64)
+            .map(|_| {
+                let (strict, quota) = (strict.clone(), quota.clone());
+                local.spawn_local(async move {
+                    let mut admitted = 0u64;
+                    for _ in 0..calls / 64 {
+                        let answer =
+                            strict.take(&[Charge::new("one", &quota)]).await.expect("answered");
+                        admitted += u64::from(answer.verdict().is_admitted());
+                    }
+                    admitted
+                })
+            })
+            .collect();
+        local.await;
+        let mut all = 0;
+        for caller in callers {
+            all += caller.await.expect("ran");
+        }
+        all
+    });
+    report.row(&[
+        ("bench", "strict_exact".into()),
+        ("callers", 64usize.into()),
+        ("calls", calls.into()),
+        ("limit", limit.into()),
+        ("admitted", admitted.into()),
+    ]);
+}
+
+/// The server killed twenty times under load, and started empty: what is admitted, and how long calls take.
+fn outages(report: &mut Report) {
+    let (timeout, capacity, kills) = (Duration::from_millis(50), 2000u64, 20u64);
+    let mut server = Server::start();
+    let quota = Limit::quota(capacity, tollgate_engine::Period::Year, "UTC").expect("good figures");
+    let quota = Figures::of(&quota).expect("in range");
+    let (admitted, mut took, failed) = runtime().block_on(async {
+        let strict = Strict::start(Settings::new(&server.url()).expect("a URL").timeout(timeout));
+        strict.up().await;
+        let local = tokio::task::LocalSet::new();
+        let stop = std::rc::Rc::new(std::cell::Cell::new(false));
+        let callers: Vec<_> = (0..32)
+            .map(|_| {
+                let (strict, quota, stop) = (strict.clone(), quota.clone(), stop.clone());
+                local.spawn_local(async move {
+                    let (mut admitted, mut failed, mut took) = (0u64, 0u64, Vec::new());
+                    while !stop.get() {
+                        let begin = Instant::now();
+                        let answer = strict.take(&[Charge::new("one", &quota)]).await;
+                        took.push(begin.elapsed().as_secs_f64() * 1000.0);
+                        match answer {
+                            Ok(answer) => admitted += u64::from(answer.verdict().is_admitted()),
+                            Err(_) => failed += 1,
+                        }
+                        // As requests come: not all at once, nor as fast as they can.
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                    (admitted, failed, took)
+                })
+            })
+            .collect();
+        let chaos = async {
+            for _ in 0..kills {
+                tokio::time::sleep(Duration::from_millis(150)).await;
+                server.restart();
+                strict.up().await;
+            }
+            stop.set(true);
+        };
+        local.run_until(chaos).await;
+        local.await;
+        let (mut admitted, mut failed, mut took) = (0, 0, Vec::new());
+        for caller in callers {
+            let one = caller.await.expect("ran");
+            admitted += one.0;
+            failed += one.1;
+            took.extend(one.2);
+        }
+        (admitted, took, failed)
+    });
+    took.sort_by(f64::total_cmp);
+    report.row(&[
+        ("bench", "outages".into()),
+        ("kills", kills.into()),
+        ("calls", took.len().into()),
+        ("failed", failed.into()),
+        ("admitted", admitted.into()),
+        ("at_most", (capacity * (kills + 1)).into()),
+        ("timeout_ms", 50u64.into()),
+        ("p99_ms", took[took.len() * 99 / 100].into()),
+        ("longest_ms", took[took.len() - 1].into()),
+    ]);
+}
+
+/// What a decision costs in this process: in memory alone, shared afterwards, and from a slice.
+fn paths(report: &mut Report) {
+    let server = Server::start();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let _inside = runtime.enter();
+    let strict =
+        Strict::start(Settings::new(&server.url()).expect("a URL").timeout(Duration::from_secs(1)));
+    runtime.block_on(strict.up());
+    let figures = std::sync::Arc::new(limit());
+    let limiter = std::sync::Arc::new(tollgate_engine::Limiter::new());
+    let rule = limiter.define("bench", figures.limit().clone());
+    let interval = (Duration::from_millis(100), 1_000_000);
+    let hybrid = tollgate_redis::Hybrid::start(strict.clone(), limiter.clone(), interval);
+    let leases = tollgate_redis::Leases::new(strict, Duration::from_secs(10), 1_000_000);
+    runtime.block_on(async {
+        for _ in 0..200_000 {
+            leases.take("user-000000000000", &figures, 1).await.expect("answered");
+        }
+    });
+    let id = limiter.identity("user-000000000000");
+    let calls = 300_000;
+    let rounds = |work: &dyn Fn()| {
+        median((0..ROUNDS).map(|_| crate::measure::nanos_per_call_here(calls, || work())))
+    };
+    let local = rounds(&|| limiter.check(&rule, id, 1).expect("generous"));
+    let shared = rounds(&|| {
+        limiter.check(&rule, id, 1).expect("generous");
+        assert!(hybrid.consumed("user-000000000000", (&rule, id), &figures, 1));
+    });
+    let held = std::cell::Cell::new(0u64);
+    let leased = rounds(&|| held.set(held.get() + u64::from(leases.spend("user-000000000000", 1))));
+    report.row(&[
+        ("bench", "paths".into()),
+        ("local_ns", local.into()),
+        ("hybrid_ns", shared.into()),
+        ("lease_ns", leased.into()),
+        ("spent_of_slices", (held.get() as f64 / (calls * ROUNDS as u64) as f64).into()),
+    ]);
+}
+
+struct Server {
+    port: u16,
+    child: Child,
+}
+
+impl Server {
+    fn start() -> Server {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("bound").port();
+        drop(free);
+        Server { port, child: Server::spawn(port) }
+    }
+
+    /// Killed as by `kill -9`, and started again with nothing.
+    fn restart(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.child = Server::spawn(self.port);
+    }
+
+    fn spawn(port: u16) -> Child {
+        Command::new("redis-server")
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+            ])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed")
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

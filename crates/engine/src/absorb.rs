@@ -1,0 +1,80 @@
+//! Charges that others have made: a counter that several nodes share is told of them afterwards.
+
+use tollgate_core::Time;
+
+use crate::cell::Cell;
+use crate::chain::{Chain, Charge, Room};
+use crate::counters::Counters;
+use crate::locked::Locked;
+use crate::slots::Slot;
+use crate::sync::Ordering::Relaxed;
+use crate::{Clock, Identity, Limiter, Rule};
+
+impl<C: Clock> Limiter<C> {
+    /// Charges what was consumed elsewhere, without asking. More than is there leaves a debt, which later time pays off
+    /// before anything passes here.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_engine::{FakeClock, Limit, Limiter, Rate};
+    ///
+    /// # fn main() -> Result<(), tollgate_engine::LimitError> {
+    /// let clock = FakeClock::default();
+    /// let limiter = Limiter::with_clock(clock.clone(), 1000);
+    /// let rule = limiter.define("user", Limit::token_bucket(Rate::per_second(10)).burst(20).build()?);
+    /// let alice = limiter.identity("alice");
+    ///
+    /// limiter.absorb(&rule, alice, 25);
+    /// clock.advance(Duration::from_millis(500));
+    /// assert!(limiter.check(&rule, alice, 1).is_err());
+    /// clock.advance(Duration::from_millis(100));
+    /// assert!(limiter.check(&rule, alice, 1).is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn absorb(&self, rule: &Rule, identity: Identity, consumed: u64) {
+        self.counters().absorb(Charge::new(rule, identity).cost(consumed), self.clock().now());
+    }
+}
+
+impl Counters {
+    fn absorb(&self, charge: Charge<'_>, now: Time) {
+        if charge.cost == 0 {
+            return;
+        }
+        let mut chain = Chain::new();
+        chain.push(charge);
+        let mut locked = Locked::none();
+        loop {
+            locked.lock(self, &mut chain.charges);
+            let (charges, successors) = (&mut chain.charges[..], &mut chain.successors);
+            let charge = &mut charges[0];
+            let table = locked.table(charge);
+            let is_there = table.find(charge.key()).is_ok();
+            if !is_there
+                && charge.room != Room::Overflow
+                && !self.has_room(table, charge.key(), now)
+            {
+                locked.release();
+                self.find_room(charge, now);
+                continue;
+            }
+            let place = match table.find(charge.key()) {
+                Ok(place) => {
+                    if table.slot(place).rule != charge.rule.id {
+                        self.reconcile(table.slot(place), charge, successors, now);
+                    }
+                    place
+                }
+                Err(place) => {
+                    self.held.fetch_add(1, Relaxed);
+                    table.insert(place, Slot::new(charge.key(), charge.rule.id))
+                }
+            };
+            let mut cell = Cell::new(table, place, charge.rule(successors).limit());
+            cell.charge(charge.cost, now);
+            self.note_renewal(charge.key(), || cell.renewed_at());
+            return;
+        }
+    }
+}

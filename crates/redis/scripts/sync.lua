@@ -1,0 +1,65 @@
+-- Tells one counter what a node has consumed, and the node what the others have. Nothing is refused here: nodes have decided
+-- already, and what is too much is a debt that all of them carry.
+--
+-- Arguments: the algorithm's letter, the figures as text, the capacity, three more figures of the algorithm; the node's
+-- name; when the counter began, as the node knows it; what the node has consumed of it since then in all; what of that it
+-- has not been told the arrival of; and what all have consumed in all, as the node knows it. A node's sum is kept beside the
+-- counter, so a call that is repeated counts once.
+--
+-- The answer is the time; when the counter began; what all have consumed since; how much of it is news to the node; and what
+-- is left, which is all that a node needs that knew nothing of this counter. It may be a debt.
+local key = KEYS[1]
+local kind, text, capacity = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local limit = { tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), capacity, text, kind }
+local node, born_seen, sum = 'node:' .. ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+local unsent, total_seen = tonumber(ARGV[10]), tonumber(ARGV[11])
+
+local is_bucket = kind == 'b' or kind == 'p'
+local state
+if is_bucket then state = read_bucket(key, limit)
+elseif kind == 'f' then state = read_fixed(key, limit)
+elseif kind == 's' then state = read_sliding(key, limit)
+else state = read_quota(key, limit)
+end
+if not state then return { now } end
+
+local stored = call('HMGET', key, 'born', 'total', node)
+-- Another algorithm's counter is deleted by the write below, and all of this with it.
+if state[STALE] then stored = {} end
+local born, total, known = tonumber(stored[1]), tonumber(stored[2]) or 0, tonumber(stored[3]) or 0
+local is_known = born and born == born_seen
+-- What of its consumption the node thinks has arrived; `known` is what has. More has where an answer was lost.
+local acknowledged = is_known and sum - unsent or 0
+local claimed = is_known and sum or unsent
+local consumed = math.max(claimed - known, 0)
+if not born and consumed == 0 then return { now, 0, 0, 0, capacity } end
+
+local rest
+if is_bucket then
+  state[1] = state[1] - consumed
+  rest = state[1]
+else
+  state[1] = state[1] + consumed
+  rest = capacity - state[1]
+end
+if kind == 's' then
+  local elapsed, faded, more = now - state[3], state[2], 0
+  if elapsed > 0 then faded, more = mul_div(limit[1] - elapsed, state[2], limit[1]) end
+  rest = rest - faded - (more > 0 and 1 or 0)
+end
+local news = is_known and math.max(total - total_seen - math.max(known - acknowledged, 0), 0) or 0
+
+if consumed > 0 then
+  if is_bucket then
+    write_bucket(key, state, limit)
+    -- A debt takes longer to be paid off than an empty bucket takes to be full.
+    if state[1] < 0 then expire(key, limit[3] * math.ceil((capacity - state[1]) / capacity)) end
+  elseif kind == 'f' then write_fixed(key, state, limit)
+  elseif kind == 's' then write_sliding(key, state, limit)
+  else write_quota(key, state, limit)
+  end
+  total = total + consumed
+  born = born or now
+  call('HSET', key, 'born', born, 'total', total, node, claimed)
+end
+return { now, born, total, news, rest }

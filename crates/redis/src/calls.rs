@@ -1,0 +1,265 @@
+//! Calls that share round trips, and the circuit breaker.
+//!
+//! One task owns the connection. It takes everything that waits, sends it as one pipeline, and goes on taking while a
+//! few pipelines are on their way: so the fewer round trips there are a second, the more calls share each. No call
+//! has a timer of its own: the oldest call of a pipeline has its deadline, and when that passes, everybody who
+//! waits is told.
+//!
+//! The first failure opens the breaker. From then on calls fail at once, until the task has connected anew and has
+//! been answered. It tries at growing, random intervals, so that many nodes do not come back all at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::Unavailable;
+use crate::link::{Link, is_down};
+use crate::scripts::Script;
+use crate::settings::Settings;
+
+/// The most calls in one pipeline.
+const BATCH: usize = 128;
+
+/// Pipelines on their way at once: one that the server works on, and others it need not wait for.
+const ON_THE_WAY: usize = 4;
+
+/// The most calls that wait. At 100,000 a second it is as many as are answered in `timeout_ms`.
+const WAITING: usize = 16_384;
+
+/// The first pause before connecting anew, and the longest; each is drawn between half of it and all.
+const PAUSE: Duration = Duration::from_millis(40);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+type Reply = Result<Value, Unavailable>;
+
+/// A call that waits for its answer.
+struct Call {
+    cmd: Cmd,
+    /// What it runs, where it is to be loaded if the server does not have it.
+    script: Option<&'static Script>,
+    since: Instant,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// Where calls are handed in. Clones share the connection.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    queue: mpsc::Sender<Call>,
+    health: Arc<Health>,
+}
+
+/// What is known of the connection.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    is_up: AtomicBool,
+    came_up: Notify,
+    /// How often the breaker has opened.
+    opened: AtomicU64,
+}
+
+impl Calls {
+    /// Starts the task that carries calls, on the current runtime.
+    pub(crate) fn start(settings: Settings) -> Calls {
+        let (queue, waiting) = mpsc::channel(WAITING);
+        let health = Arc::<Health>::default();
+        tokio::spawn(carry(settings, waiting, Arc::clone(&health)));
+        Calls { queue, health }
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) async fn ask(&self, cmd: Cmd, script: Option<&'static Script>) -> Reply {
+        if !self.is_up() {
+            return Err(Unavailable::Open);
+        }
+        let (reply, answer) = oneshot::channel();
+        let call = Call { cmd, script, since: Instant::now(), reply };
+        self.queue.try_send(call).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Unavailable::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => Unavailable::Closed,
+        })?;
+        answer.await.unwrap_or_else(|_| match self.queue.is_closed() {
+            true => Err(Unavailable::Closed),
+            false => Err(Unavailable::Lost("another call on it failed".to_owned())),
+        })
+    }
+
+    /// Whether the breaker is closed.
+    pub(crate) fn is_up(&self) -> bool {
+        self.health.is_up.load(Relaxed)
+    }
+
+    /// Waits until it is closed.
+    pub(crate) async fn up(&self) {
+        loop {
+            let came_up = self.health.came_up.notified();
+            if self.is_up() {
+                return;
+            }
+            came_up.await;
+        }
+    }
+
+    /// How often it has opened.
+    pub(crate) fn opened(&self) -> u64 {
+        self.health.opened.load(Relaxed)
+    }
+}
+
+/// Carries calls until nobody can hand in any more.
+async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Arc<Health>) {
+    let mut pause = PAUSE;
+    loop {
+        match Link::connect_in_time(&settings).await {
+            Ok(link) => {
+                pause = PAUSE;
+                health.is_up.store(true, Relaxed);
+                health.came_up.notify_waiters();
+                let ended = serve(&settings, &link, &mut waiting).await;
+                health.is_up.store(false, Relaxed);
+                let Err(why) = ended else { return };
+                health.opened.fetch_add(1, Relaxed);
+                // Whoever came before the breaker opened.
+                while let Ok(call) = waiting.try_recv() {
+                    let _ = call.reply.send(Err(why.clone()));
+                }
+            }
+            Err(_) if waiting.is_closed() => return,
+            Err(_) => {}
+        }
+        sleep(drawn(pause)).await;
+        pause = (2 * pause).min(LONGEST_PAUSE);
+        while let Ok(call) = waiting.try_recv() {
+            let _ = call.reply.send(Err(Unavailable::Open));
+        }
+    }
+}
+
+/// Sends what waits until a failure. `Ok` when nobody can hand in any more.
+async fn serve(
+    settings: &Settings,
+    link: &Link,
+    waiting: &mut mpsc::Receiver<Call>,
+) -> Result<(), Unavailable> {
+    let mut on_the_way = FuturesUnordered::new();
+    let mut is_open = true;
+    while is_open || !on_the_way.is_empty() {
+        let mut batch = Vec::new();
+        tokio::select! {
+            Some(done) = on_the_way.next(), if !on_the_way.is_empty() => done?,
+            taken = waiting.recv_many(&mut batch, BATCH), if is_open && on_the_way.len() < ON_THE_WAY => {
+                is_open = taken > 0;
+                // Whoever has given up is not to be charged.
+                batch.retain(|call| !call.reply.is_closed());
+                if let Some(oldest) = batch.first() {
+                    let deadline = oldest.since + settings.timeout;
+                    on_the_way.push(send(link, batch, deadline));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends a pipeline and hands out its answers. `Err` if the server as a whole is of no use.
+async fn send(link: &Link, batch: Vec<Call>, deadline: Instant) -> Result<(), Unavailable> {
+    let mut pipeline = Pipeline::with_capacity(batch.len());
+    let mut waiting = Vec::with_capacity(batch.len());
+    for Call { cmd, script, reply, .. } in batch {
+        pipeline.add_command(cmd);
+        waiting.push((script, reply));
+    }
+    let answers = match in_time(link, &pipeline, deadline).await {
+        Ok(answers) => answers,
+        Err(why) => {
+            for (_, reply) in waiting {
+                let _ = reply.send(Err(why.clone()));
+            }
+            return Err(why);
+        }
+    };
+    let mut failed = Ok(());
+    for (nth, ((script, reply), answer)) in waiting.into_iter().zip(answers).enumerate() {
+        let answer = match (answer, script) {
+            (Err(error), Some(script)) if is_unknown_script(&error) => {
+                // It has not run. Sent whole it runs, and the server knows it from then on.
+                let mut one = Pipeline::with_capacity(1);
+                one.add_command(
+                    pipeline.cmd_iter().nth(nth).map(|cmd| whole(cmd, script)).unwrap_or_default(),
+                );
+                match in_time(link, &one, deadline).await {
+                    Ok(mut one) => one.pop().unwrap_or_else(|| Ok(Value::Nil)).map_err(told),
+                    Err(why) => Err((why, true)),
+                }
+            }
+            (answer, _) => answer.map_err(told),
+        };
+        let _ = reply.send(answer.map_err(|(why, is_down)| {
+            if is_down {
+                failed = Err(why.clone());
+            }
+            why
+        }));
+    }
+    failed
+}
+
+async fn in_time(
+    link: &Link,
+    pipeline: &Pipeline,
+    deadline: Instant,
+) -> Result<Vec<RedisResult<Value>>, Unavailable> {
+    match timeout_at(deadline, link.call_all(pipeline)).await {
+        Err(_) => Err(Unavailable::TimedOut),
+        Ok(Err(error)) => Err(told(error).0),
+        Ok(Ok(answers)) => Ok(answers),
+    }
+}
+
+/// An error as callers see it, and whether the server as a whole is of no use.
+#[allow(clippy::needless_pass_by_value, reason = "stands in map_err")]
+fn told(error: RedisError) -> (Unavailable, bool) {
+    let (why, is_down) = (error.to_string(), is_down(&error));
+    match error.kind() {
+        ErrorKind::Server(_) | ErrorKind::Extension => (Unavailable::Refused(why), is_down),
+        _ => (Unavailable::Lost(why), is_down),
+    }
+}
+
+fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(redis::ServerErrorKind::NoScript)
+}
+
+/// The same call with the script itself in place of its name.
+fn whole(cmd: &Cmd, script: &Script) -> Cmd {
+    let mut whole = redis::cmd("EVAL");
+    whole.arg(&script.body);
+    for arg in cmd.args_iter().skip(2) {
+        if let redis::Arg::Simple(bytes) = arg {
+            whole.arg(bytes);
+        }
+    }
+    whole
+}
+
+/// A pause between half of `longest` and all of it.
+fn drawn(longest: Duration) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    let random = RandomState::new().hash_one(longest);
+    longest / 2 + longest.mul_f64((random >> 11) as f64 / (1u64 << 53) as f64 / 2.0)
+}
+
+impl Link {
+    async fn connect_in_time(settings: &Settings) -> Result<Link, Unavailable> {
+        match timeout(Duration::from_secs(2), Link::connect(settings)).await {
+            Err(_) => Err(Unavailable::TimedOut),
+            Ok(Err(error)) => Err(told(error).0),
+            Ok(Ok(link)) => Ok(link),
+        }
+    }
+}

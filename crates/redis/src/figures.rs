@@ -1,0 +1,163 @@
+//! A limit as the scripts take it.
+//!
+//! Lua's numbers are doubles. The scripts keep every number they compute with below 2⁵³ for all rates and
+//! capacities that [`Limit`] allows, by splitting spans and products; only one thing is out of their range: a bucket
+//! that takes so long to refill that its moments are no exact numbers of microseconds.
+
+use std::fmt;
+use std::time::Duration;
+
+use tollgate_core::{Form, Kind, Limit};
+
+/// A limit that Redis can count, with its figures ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figures {
+    limit: Limit,
+    pub(crate) shape: Shape,
+    /// The scripts' letter for the algorithm.
+    pub(crate) letter: &'static str,
+    /// What a counter's `limit` field shows, and is compared by when figures change.
+    pub(crate) text: String,
+    /// What is sent for it with every charge, but for a quota's calendar.
+    pub(crate) sent: [u64; 3],
+}
+
+/// What an answer is worked out by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// `per_us` tokens come every `per_token` microseconds, in lowest terms.
+    Bucket {
+        per_us: u64,
+        per_token: u64,
+        paced: bool,
+    },
+    /// Windows of so many microseconds.
+    Fixed(u64),
+    Sliding(u64),
+    Log(u64),
+    Quota,
+}
+
+/// The longest that a bucket may take to be full again: a century.
+const MAX_REFILL: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+/// A bucket that is too slow for its size to be counted in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    kind: Kind,
+    capacity: u64,
+    rate: String,
+    most: u64,
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OutOfRange { kind, capacity, rate, most } = self;
+        write!(
+            f,
+            "a {} with a capacity of {capacity} would take more than 100 years to refill at {rate}, which Redis \
+             cannot count exactly: write a capacity of at most {most}, or `consistency: local`",
+            kind.name()
+        )
+    }
+}
+
+impl std::error::Error for OutOfRange {}
+
+/// Whether Redis can count a limit exactly as [`Limit`] itself does, and if not, why.
+///
+/// ```
+/// use tollgate_core::{Limit, Rate};
+///
+/// # fn main() -> Result<(), tollgate_core::LimitError> {
+/// let fine = Limit::token_bucket(Rate::per_second(1_000_000_000)).burst(1 << 53).build()?;
+/// assert!(tollgate_redis::supports(&fine).is_ok());
+///
+/// let slow = Limit::token_bucket(Rate::per_day(1)).burst(1_000_000).build()?;
+/// let why = tollgate_redis::supports(&slow).unwrap_err().to_string();
+/// assert!(why.ends_with("write a capacity of at most 36600, or `consistency: local`"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn supports(limit: &Limit) -> Result<(), OutOfRange> {
+    Figures::of(limit).map(drop)
+}
+
+impl Figures {
+    /// Prepares a limit.
+    pub fn of(limit: &Limit) -> Result<Figures, OutOfRange> {
+        let name = limit.kind().name();
+        let capacity = limit.capacity();
+        let Some(rate) = limit.rate() else {
+            let (period, zone) = limit.calendar().unwrap_or((tollgate_core::Period::Day, "UTC"));
+            let text = format!("{name} {capacity} {} {zone}", period.name());
+            return Ok(Figures {
+                limit: limit.clone(),
+                shape: Shape::Quota,
+                letter: "q",
+                text,
+                sent: [0; 3],
+            });
+        };
+        let window = rate.window().nanos() / 1000;
+        let of = |shape, letter| Figures {
+            limit: limit.clone(),
+            shape,
+            letter,
+            text: format!("{name} {capacity} {window}us"),
+            sent: [window, 0, 0],
+        };
+        match limit.kind() {
+            Kind::FixedWindow => Ok(of(Shape::Fixed(window), "f")),
+            Kind::SlidingWindow => Ok(of(Shape::Sliding(window), "s")),
+            Kind::SlidingWindowLog => Ok(of(Shape::Log(window), "l")),
+            Kind::TokenBucket | Kind::LeakyBucket | Kind::Gcra | Kind::Quota => {
+                let divisor = gcd(rate.tokens(), window);
+                let (per_us, per_token) = (rate.tokens() / divisor, window / divisor);
+                let refill =
+                    (u128::from(capacity) * u128::from(per_token)).div_ceil(u128::from(per_us));
+                if refill > MAX_REFILL.as_micros() {
+                    let most = MAX_REFILL.as_micros() * u128::from(per_us) / u128::from(per_token);
+                    let most = u64::try_from(most).unwrap_or(u64::MAX);
+                    let rate = rate.to_string();
+                    return Err(OutOfRange { kind: limit.kind(), capacity, rate, most });
+                }
+                let paced = is_paced(limit);
+                let name = if paced { "paced_leaky_bucket" } else { name };
+                Ok(Figures {
+                    limit: limit.clone(),
+                    shape: Shape::Bucket { per_us, per_token, paced },
+                    letter: if paced { "p" } else { "b" },
+                    text: format!("{name} {capacity} {per_us}/{per_token}us"),
+                    sent: [per_us, per_token, refill as u64],
+                })
+            }
+        }
+    }
+
+    /// The limit they are of.
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.limit.capacity()
+    }
+}
+
+/// Whether a leaky bucket lets charges out evenly: then a charge, however small, leaves nothing for the next.
+fn is_paced(limit: &Limit) -> bool {
+    use tollgate_core::{Algorithm, State, Time};
+    let Form::Flat(flat) = limit.form() else { return false };
+    if limit.kind() != Kind::LeakyBucket {
+        return false;
+    }
+    let (mut state, now) = (State::NEW, Time::EPOCH);
+    flat.charge(&mut state, 1, now);
+    // A charge of nothing passes unless the bucket is paced.
+    flat.refusal(&state, 0, now).is_some()
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,120 @@
+//! What a node knows of one shared counter: what it has consumed, and what all have. Pure.
+
+/// A node's account with one counter in Redis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ledger {
+    /// When the counter began, as Redis last said; 0 if it did not.
+    born: i64,
+    /// What we have consumed of it since then.
+    sum: u64,
+    /// How much of that Redis has acknowledged.
+    acknowledged: u64,
+    /// What all have consumed since then, as Redis last said.
+    total: u64,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Statement {
+    pub(crate) born: i64,
+    pub(crate) sum: u64,
+    pub(crate) unsent: u64,
+    pub(crate) total: u64,
+}
+
+/// What Redis answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) born: i64,
+    pub(crate) total: u64,
+    /// What others have consumed that we have not been told, if we know this counter.
+    pub(crate) news: u64,
+    /// What is left of the counter, perhaps a debt.
+    pub(crate) rest: i64,
+}
+
+/// What is to be done to this node's own counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Others have consumed so much.
+    Others(u64),
+    /// Nothing was known of the others: no more than this is left.
+    Left(i64),
+}
+
+impl News {
+    /// How much to charge to a counter of which `remaining` is left.
+    pub fn charge(self, remaining: u64) -> u64 {
+        match self {
+            News::Others(consumed) => consumed,
+            News::Left(rest) => {
+                let remaining = i64::try_from(remaining).unwrap_or(i64::MAX);
+                u64::try_from(remaining.saturating_sub(rest)).unwrap_or(0)
+            }
+        }
+    }
+}
+
+impl Ledger {
+    pub(crate) fn consume(&mut self, cost: u64) {
+        self.sum = self.sum.saturating_add(cost);
+    }
+
+    /// Takes back what was consumed and not yet told; what was told stays, and time repays it.
+    pub(crate) fn unconsume(&mut self, cost: u64) {
+        self.sum -= cost.min(self.unsent());
+    }
+
+    pub(crate) fn unsent(&self) -> u64 {
+        self.sum - self.acknowledged
+    }
+
+    pub(crate) fn statement(&self) -> Statement {
+        Statement { born: self.born, sum: self.sum, unsent: self.unsent(), total: self.total }
+    }
+
+    /// Enters the answer to a statement, and tells what that means here.
+    pub(crate) fn settle(&mut self, sent: Statement, settled: Settled) -> News {
+        let since = self.sum - sent.sum;
+        let is_known = settled.born == self.born;
+        if is_known {
+            self.acknowledged = sent.sum;
+        } else {
+            // The counter is another one: it knows only what we have just told it.
+            (self.acknowledged, self.sum) = (sent.unsent, sent.unsent + since);
+        }
+        (self.born, self.total) = (settled.born, settled.total);
+        match is_known {
+            true => News::Others(settled.news),
+            false => News::Left(settled.rest.saturating_sub_unsigned(since)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_consumed_while_redis_is_told_is_told_next_time() {
+        let mut ledger = Ledger::default();
+        ledger.consume(5);
+        let sent = ledger.statement();
+        assert_eq!(sent, Statement { born: 0, sum: 5, unsent: 5, total: 0 });
+        ledger.consume(2);
+        let news = ledger.settle(sent, Settled { born: 9, total: 8, news: 0, rest: 92 });
+        assert_eq!(news, News::Left(90));
+        assert_eq!((news.charge(93), news.charge(80)), (3, 0));
+        assert_eq!(ledger.statement(), Statement { born: 9, sum: 7, unsent: 2, total: 8 });
+        // A lost answer changes nothing: the sum says it again.
+        ledger.consume(1);
+        assert_eq!(ledger.statement(), Statement { born: 9, sum: 8, unsent: 3, total: 8 });
+        let sent = ledger.statement();
+        let news = ledger.settle(sent, Settled { born: 20, total: 3, news: 0, rest: -4 });
+        assert_eq!(news.charge(0), 4);
+        assert_eq!(ledger.statement(), Statement { born: 20, sum: 3, unsent: 0, total: 3 });
+        let (sent, settled) =
+            (ledger.statement(), Settled { born: 20, total: 9, news: 6, rest: 1 });
+        assert_eq!(ledger.settle(sent, settled), News::Others(6));
+    }
+}

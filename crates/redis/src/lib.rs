@@ -1,0 +1,36 @@
+//! Rate limits that many nodes share, counted in Redis or Valkey.
+//!
+//! [`Strict`] asks Redis for every request: a whole chain of limits is decided all or nothing by one script, on the
+//! server's own clock, with the same arithmetic as [`tollgate_core`]. What a limit needs for that is prepared once, as
+//! [`Figures`]; limits that Redis cannot count exactly are refused there, in words. [`Leases`] take slices of a counter's
+//! tokens, which a node
+//! spends by itself. With [`Hybrid`] nodes decide by themselves and tell one another soon after.
+
+mod answer;
+mod calendar;
+mod calls;
+mod command;
+#[doc(hidden)]
+pub mod driven;
+mod error;
+mod figures;
+mod hybrid;
+mod key;
+mod lease;
+mod ledger;
+mod link;
+mod scripts;
+mod settings;
+mod slice;
+mod slot;
+mod strict;
+
+pub use answer::Answer;
+pub use command::Charge;
+pub use error::Unavailable;
+pub use figures::{Figures, OutOfRange, supports};
+pub use hybrid::Hybrid;
+pub use key::CounterKey;
+pub use lease::{Leases, NotLeased};
+pub use settings::{BadUrl, Mode, Settings};
+pub use strict::Strict;

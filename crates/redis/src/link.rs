@@ -1,0 +1,124 @@
+//! One connection, to a server or to a cluster, that carries many calls at once.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value,
+};
+
+use crate::scripts::SCRIPTS;
+use crate::settings::{Mode, Settings};
+
+/// How long a connection may take to be made. Nobody waits for it: calls fail at once until it is there.
+const CONNECT: Duration = Duration::from_secs(1);
+
+#[derive(Clone)]
+pub(crate) enum Link {
+    Server(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Link {
+    /// Connects, and sees that the server answers and has the scripts.
+    pub(crate) async fn connect(settings: &Settings) -> RedisResult<Link> {
+        let mut link = match settings.mode {
+            Mode::Single => {
+                let client = Client::open(settings.info.clone())?;
+                Link::Server(client.get_multiplexed_async_connection_with_config(&config()).await?)
+            }
+            Mode::Sentinel => Link::Server(by_sentinel(settings).await?),
+            Mode::Cluster => {
+                // A call that failed may have run: the driver may not repeat it.
+                let client = ClusterClientBuilder::new([settings.info.clone()])
+                    .retries(0)
+                    .connection_timeout(CONNECT)
+                    .response_timeout(Duration::from_secs(60))
+                    .build()?;
+                Link::Cluster(client.get_async_connection().await?)
+            }
+        };
+        for script in SCRIPTS.all() {
+            link.call(redis::cmd("SCRIPT").arg("LOAD").arg(&script.body)).await?;
+        }
+        Ok(link)
+    }
+
+    async fn call(&mut self, cmd: &Cmd) -> RedisResult<Value> {
+        match self {
+            Link::Server(server) => server.send_packed_command(cmd).await?.extract_error(),
+            Link::Cluster(cluster) => cluster.req_packed_command(cmd).await?.extract_error(),
+        }
+    }
+
+    /// Sends all at once. Answers are in order; an error of one call does not concern the others.
+    pub(crate) async fn call_all(
+        &self,
+        pipeline: &Pipeline,
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        match self {
+            Link::Server(server) => {
+                let count = pipeline.len();
+                let values = server.clone().send_packed_commands(pipeline, 0, count).await?;
+                Ok(values.into_iter().map(Value::extract_error).collect())
+            }
+            Link::Cluster(cluster) => {
+                let calls = pipeline.cmd_iter().map(|cmd| {
+                    let mut cluster = cluster.clone();
+                    async move {
+                        let answer = cluster.req_packed_command(cmd).await;
+                        match answer.and_then(Value::extract_error) {
+                            // The slot is elsewhere, and the driver has learned where: it has not run.
+                            Err(error) if error.kind() == moved() => {
+                                cluster.req_packed_command(cmd).await?.extract_error()
+                            }
+                            other => other,
+                        }
+                    }
+                });
+                Ok(join_all(calls).await)
+            }
+        }
+    }
+}
+
+const fn moved() -> ErrorKind {
+    ErrorKind::Server(redis::ServerErrorKind::Moved)
+}
+
+fn config() -> AsyncConnectionConfig {
+    // Calls have a deadline of their own, which also decides whether the server is thought dead.
+    AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT))
+}
+
+async fn by_sentinel(settings: &Settings) -> RedisResult<MultiplexedConnection> {
+    let mut builder = SentinelClientBuilder::new(
+        [settings.info.addr().clone()],
+        settings.master.clone(),
+        SentinelServerType::Master,
+    )?;
+    let redis = settings.info.redis_settings();
+    builder = builder.set_client_to_redis_db(redis.db());
+    if let Some(user) = redis.username() {
+        builder = builder.set_client_to_redis_username(user);
+    }
+    if let Some(password) = redis.password() {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    builder.build()?.get_async_connection_with_config(&config()).await
+}
+
+/// Whether the server as a whole is of no use now, and not only this call.
+pub(crate) fn is_down(error: &RedisError) -> bool {
+    use redis::ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, Moved, ReadOnly};
+    match error.kind() {
+        ErrorKind::Server(BusyLoading | ClusterDown | MasterDown | ReadOnly | Moved) => true,
+        // An extension is an error whose name the driver does not know.
+        ErrorKind::Server(_) | ErrorKind::Extension => false,
+        _ => true,
+    }
+}

@@ -1,0 +1,86 @@
+//! Where Redis is and how long it may take.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{ConnectionInfo, IntoConnectionInfo};
+
+/// How Redis is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// One server.
+    #[default]
+    Single,
+    /// A cluster; the URL is of any of its nodes.
+    Cluster,
+    /// By a sentinel; the URL is the sentinel's.
+    Sentinel,
+}
+
+/// Where Redis is and how long it may take.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_redis::{Mode, Settings};
+///
+/// # fn main() -> Result<(), tollgate_redis::BadUrl> {
+/// let settings = Settings::new("rediss://user:secret@127.0.0.1:6379")?.timeout(Duration::from_millis(20));
+/// assert!(Settings::new("http://127.0.0.1").is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub(crate) info: ConnectionInfo,
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Duration,
+    pub(crate) master: String,
+}
+
+/// The URL is not one of Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadUrl {
+    why: String,
+}
+
+impl fmt::Display for BadUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: write redis://host:port, or rediss://user:password@host:port for TLS",
+            self.why
+        )
+    }
+}
+
+impl std::error::Error for BadUrl {}
+
+impl Settings {
+    /// A single server at `url` that answers within 50 ms.
+    pub fn new(url: &str) -> Result<Settings, BadUrl> {
+        let info = url.into_connection_info().map_err(|error| BadUrl { why: error.to_string() })?;
+        let timeout = Duration::from_millis(50);
+        Ok(Settings { info, mode: Mode::Single, timeout, master: "mymaster".to_owned() })
+    }
+
+    /// How it is reached.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Settings {
+        self.mode = mode;
+        self
+    }
+
+    /// The longest that a call waits for it.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Settings {
+        self.timeout = timeout;
+        self
+    }
+
+    /// What sentinels call the server; `mymaster` if unsaid.
+    #[must_use]
+    pub fn master(mut self, name: &str) -> Settings {
+        name.clone_into(&mut self.master);
+        self
+    }
+}

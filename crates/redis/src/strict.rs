@@ -1,0 +1,280 @@
+//! Strict counters: every request asks Redis, which decides its whole chain in one script.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use smallvec::SmallVec;
+use tollgate_engine::{Clock, Decision, SystemClock};
+
+use crate::answer::{Answer, Part};
+use crate::calendar::Calendar;
+use crate::calls::Calls;
+use crate::command::{self, Charge, Purpose, Said, Wanted};
+use crate::ledger::{Settled, Statement};
+use crate::scripts::SCRIPTS;
+use crate::settings::{Mode, Settings};
+use crate::slice::Grant;
+use crate::slot::slot;
+use crate::{Figures, Unavailable};
+
+/// Counters that all nodes share, exactly: over-admission is 0 while Redis keeps its writes.
+///
+/// Clones share one connection, and concurrent calls share its round trips. While Redis cannot be reached, calls
+/// fail at once with [`Unavailable`]; what then becomes of a request is for the caller to say.
+///
+/// ```no_run
+/// use tollgate_engine::{Limit, Rate, Verdict};
+/// use tollgate_redis::{Charge, Figures, Settings, Strict};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let strict = Strict::start(Settings::new("redis://127.0.0.1:6379")?);
+/// let limit = Figures::of(&Limit::token_bucket(Rate::per_second(10)).burst(100).build()?)?;
+///
+/// let answer = strict.take(&[Charge::new("tollgate:ratelimit:user:plan/alice:second", &limit)]).await?;
+/// assert_eq!(answer.verdict(), Verdict::Admitted);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Strict(Arc<Shared>);
+
+struct Shared {
+    calls: Calls,
+    calendar: Calendar,
+    clock: SystemClock,
+    /// How far the server's clock is ahead of ours, in microseconds: only to guess a quota's period by.
+    ahead: AtomicI64,
+    is_cluster: bool,
+}
+
+impl fmt::Debug for Strict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Strict").field("is_up", &self.is_up()).finish_non_exhaustive()
+    }
+}
+
+/// How often a server may say that its time is in no period it was told, before it is not believed.
+const LOOKS: usize = 3;
+
+impl Strict {
+    /// Begins to connect, on the current runtime, and goes on trying for as long as it is held.
+    pub fn start(settings: Settings) -> Strict {
+        let is_cluster = settings.mode == Mode::Cluster;
+        Strict(Arc::new(Shared {
+            calls: Calls::start(settings),
+            calendar: Calendar::default(),
+            clock: SystemClock::new(),
+            ahead: AtomicI64::new(0),
+            is_cluster,
+        }))
+    }
+
+    /// Waits until Redis can be asked.
+    pub async fn up(&self) {
+        self.0.calls.up().await;
+    }
+
+    /// Whether Redis can be asked: whether the circuit breaker is closed.
+    pub fn is_up(&self) -> bool {
+        self.0.calls.is_up()
+    }
+
+    /// How often the circuit breaker has opened.
+    pub fn times_opened(&self) -> u64 {
+        self.0.calls.opened()
+    }
+
+    /// Decides a chain all or nothing.
+    ///
+    /// In a cluster a chain may span slots. Then it is taken slot by slot in ascending order, and what was taken is
+    /// given back if a later slot refuses: for these round trips others may be refused by charges that are not kept, and
+    /// a node that dies between them leaves them charged. More than the limit is never admitted.
+    pub async fn take(&self, charges: &[Charge<'_>]) -> Result<Answer, Unavailable> {
+        let parts = if self.0.is_cluster && spans_slots(charges) {
+            self.take_by_slots(charges).await?
+        } else {
+            self.decide(charges, Purpose::Take).await?
+        };
+        Ok(Answer::new(parts, charges.iter().map(|charge| charge.strategy)))
+    }
+
+    /// What [`take`](Strict::take) would answer to one charge, without consuming.
+    pub async fn peek(
+        &self,
+        key: &str,
+        figures: &Figures,
+        cost: u64,
+    ) -> Result<Decision, Unavailable> {
+        let charge = Charge::new(key, figures).cost(cost);
+        let parts = self.decide(&[charge], Purpose::Ask).await?;
+        parts.first().map(|part| part.decision).ok_or(Unavailable::Nonsense)
+    }
+
+    /// Gives back what a chain was charged, because the request was not served after all. What time has meanwhile
+    /// paid off is not given a second time. `charges` are those that were answered so.
+    pub async fn give_back(
+        &self,
+        charges: &[Charge<'_>],
+        answer: &Answer,
+    ) -> Result<(), Unavailable> {
+        let made: Made<'_> =
+            charges.iter().zip(&answer.parts).filter(|(_, part)| part.is_charged).collect();
+        self.give_back_made(&made).await
+    }
+
+    /// Makes a counter new again.
+    pub async fn reset(&self, key: &str) -> Result<(), Unavailable> {
+        let mut cmd = redis::cmd("UNLINK");
+        cmd.arg(key);
+        self.0.calls.ask(cmd, None).await.map(drop)
+    }
+
+    /// Decides a chain that is in one slot, in one call.
+    async fn decide(
+        &self,
+        charges: &[Charge<'_>],
+        purpose: Purpose,
+    ) -> Result<Vec<Part>, Unavailable> {
+        if charges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let script = command::script_for(&SCRIPTS, charges);
+        for _ in 0..LOOKS {
+            let bounds = |charge: &Charge<'_>| {
+                self.0.calendar.around(charge.figures.limit(), self.0.server_time())
+            };
+            let cmd = command::take(script, charges, purpose, bounds);
+            let value = self.0.calls.ask(cmd, Some(script)).await?;
+            match command::read(&value, charges).ok_or(Unavailable::Nonsense)? {
+                Said::Decided(parts) => return Ok(parts),
+                // Nothing was charged.
+                Said::LookAgain(at) => self.0.set_server_time(at),
+            }
+        }
+        Err(Unavailable::Nonsense)
+    }
+
+    /// Leases tokens of one counter.
+    pub(crate) async fn lease(
+        &self,
+        key: &str,
+        figures: &Figures,
+        wanted: Wanted,
+    ) -> Result<Grant, Unavailable> {
+        let script = &SCRIPTS.lease;
+        for _ in 0..LOOKS {
+            let bounds = self.0.calendar.around(figures.limit(), self.0.server_time());
+            let cmd = command::lease(script, figures, key, bounds, wanted);
+            let value = self.0.calls.ask(cmd, Some(script)).await?;
+            match command::read_grant(&value).ok_or(Unavailable::Nonsense)? {
+                Ok(grant) => return Ok(grant),
+                Err(at) => self.0.set_server_time(at),
+            }
+        }
+        Err(Unavailable::Nonsense)
+    }
+
+    /// Tells one counter what `node` has consumed.
+    pub(crate) async fn sync(
+        &self,
+        key: &str,
+        figures: &Figures,
+        told: (&str, Statement),
+    ) -> Result<Settled, Unavailable> {
+        let script = &SCRIPTS.sync;
+        for _ in 0..LOOKS {
+            let bounds = self.0.calendar.around(figures.limit(), self.0.server_time());
+            let cmd = command::sync(script, figures, key, bounds, told);
+            let value = self.0.calls.ask(cmd, Some(script)).await?;
+            match command::read_settled(&value).ok_or(Unavailable::Nonsense)? {
+                Ok(settled) => return Ok(settled),
+                Err(at) => self.0.set_server_time(at),
+            }
+        }
+        Err(Unavailable::Nonsense)
+    }
+
+    async fn take_by_slots(&self, charges: &[Charge<'_>]) -> Result<Vec<Part>, Unavailable> {
+        let mut order: Vec<(u16, usize)> = charges
+            .iter()
+            .zip(0..)
+            .map(|(charge, index)| (slot(charge.key.as_bytes()), index))
+            .collect();
+        order.sort_unstable();
+        let mut parts: Vec<Option<Part>> = vec![None; charges.len()];
+        let mut purpose = Purpose::Take;
+        for group in order.chunk_by(|one, other| one.0 == other.0) {
+            let asked: SmallVec<[Charge<'_>; 8]> =
+                group.iter().map(|(_, index)| charges[*index]).collect();
+            let answered = match self.decide(&asked, purpose).await {
+                Ok(answered) => answered,
+                Err(why) => {
+                    // Best effort: what cannot be given back now is repaid by time.
+                    let _ = self.give_back_made(&made_of(charges, &parts)).await;
+                    return Err(why);
+                }
+            };
+            let blocks = |(part, charge): (&Part, &Charge<'_>)| {
+                use tollgate_engine::Strategy::{Queue, Reject};
+                part.decision.refusal.is_some() && matches!(charge.strategy, Reject | Queue)
+            };
+            // Those that follow are only asked: the longest wait of all is reported.
+            if answered.iter().zip(&asked).any(blocks) {
+                purpose = Purpose::Ask;
+            }
+            for (part, (_, index)) in answered.into_iter().zip(group) {
+                parts[*index] = Some(part);
+            }
+        }
+        if purpose == Purpose::Ask {
+            self.give_back_made(&made_of(charges, &parts)).await?;
+            for part in parts.iter_mut().flatten() {
+                part.is_charged = false;
+            }
+        }
+        parts.into_iter().collect::<Option<Vec<Part>>>().ok_or(Unavailable::Nonsense)
+    }
+
+    async fn give_back_made(&self, made: &Made<'_>) -> Result<(), Unavailable> {
+        let mut made = made.clone();
+        if self.0.is_cluster {
+            made.sort_by_key(|(charge, _)| slot(charge.key.as_bytes()));
+        }
+        let slot_of = |(charge, _): &(&Charge<'_>, &Part)| match self.0.is_cluster {
+            true => slot(charge.key.as_bytes()),
+            false => 0,
+        };
+        for group in made.chunk_by(|one, other| slot_of(one) == slot_of(other)) {
+            let cmd = command::give_back(&SCRIPTS.give_back, group.iter().copied());
+            self.0.calls.ask(cmd, Some(&SCRIPTS.give_back)).await?;
+        }
+        Ok(())
+    }
+}
+
+type Made<'a> = SmallVec<[(&'a Charge<'a>, &'a Part); 8]>;
+
+fn made_of<'a>(charges: &'a [Charge<'a>], parts: &'a [Option<Part>]) -> Made<'a> {
+    let answered =
+        charges.iter().zip(parts).filter_map(|(charge, part)| Some((charge, part.as_ref()?)));
+    answered.filter(|(_, part)| part.is_charged).collect()
+}
+
+fn spans_slots(charges: &[Charge<'_>]) -> bool {
+    let slots = charges.iter().map(|charge| slot(charge.key.as_bytes()));
+    slots.clone().zip(slots.skip(1)).any(|(one, next)| one != next)
+}
+
+impl Shared {
+    /// What the server's clock shows now, as far as we know.
+    fn server_time(&self) -> u64 {
+        let ours = self.clock.now().as_nanos() / 1000;
+        ours.saturating_add_signed(self.ahead.load(Relaxed))
+    }
+
+    fn set_server_time(&self, at: i64) {
+        let ours = self.clock.now().as_nanos() / 1000;
+        self.ahead.store(at.saturating_sub_unsigned(ours), Relaxed);
+    }
+}

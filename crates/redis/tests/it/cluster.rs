@@ -1,0 +1,139 @@
+//! Strict counters in a cluster, and behind a sentinel.
+
+use std::time::Duration;
+
+use tollgate_engine::{Limit, Rate, Refusal, Strategy, Verdict};
+use tollgate_redis::{Charge, Figures, Mode, Settings, Strict};
+
+use crate::groups::{Cluster, Watched};
+use crate::servers::{Brand, on_both, run};
+
+fn bucket(capacity: u64) -> Figures {
+    Figures::of(&Limit::token_bucket(Rate::per_day(1)).burst(capacity).build().unwrap()).unwrap()
+}
+
+async fn start(url: &str, mode: Mode) -> Strict {
+    let settings = Settings::new(url).unwrap().mode(mode).timeout(Duration::from_secs(10));
+    let strict = Strict::start(settings);
+    strict.up().await;
+    strict
+}
+
+fn a_chain_across_slots_is_all_or_nothing(brand: Brand) {
+    let cluster = Cluster::start(brand);
+    run(async {
+        let strict = start(&cluster.url(), Mode::Cluster).await;
+        let (much, little) = (bucket(1000), bucket(5));
+        let names: Vec<String> = (0..12).map(|nth| format!("key-{nth}")).collect();
+        let remaining = async |key: &str, figures: &Figures| {
+            strict.peek(key, figures, 0).await.unwrap().standing.remaining
+        };
+        // Whichever slot the scarce counter is in, before or after the others.
+        for scarce in 0..names.len() {
+            for name in &names {
+                strict.reset(name).await.unwrap();
+            }
+            let chain: Vec<Charge<'_>> = names
+                .iter()
+                .enumerate()
+                .map(|(nth, key)| Charge::new(key, if nth == scarce { &little } else { &much }))
+                .collect();
+            for left in (0..5).rev() {
+                let answer = strict.take(&chain).await.unwrap();
+                assert_eq!(answer.verdict(), Verdict::Admitted);
+                assert_eq!(answer.decisions().nth(scarce).unwrap().standing.remaining, left);
+            }
+            let answer = strict.take(&chain).await.unwrap();
+            let Verdict::Refused { by, refusal: Refusal::Wait(_) } = answer.verdict() else {
+                panic!("{:?}", answer.verdict());
+            };
+            assert_eq!(by, scarce);
+            assert!((0..12).all(|nth| !answer.is_charged(nth)));
+            for (nth, name) in names.iter().enumerate() {
+                let expected = if nth == scarce { 0 } else { 995 };
+                let figures = if nth == scarce { &little } else { &much };
+                assert_eq!(remaining(name, figures).await, expected, "{name}");
+            }
+            let mut chain = chain;
+            chain[scarce] = chain[scarce].strategy(Strategy::Degrade);
+            let answer = strict.take(&chain).await.unwrap();
+            assert_eq!(answer.verdict(), Verdict::Degraded { by: scarce });
+            strict.give_back(&chain, &answer).await.unwrap();
+            assert_eq!(remaining(&names[(scarce + 1) % 12], &much).await, 995);
+        }
+        let used = cluster.servers().iter().filter(|server| server.ask::<usize>(&["DBSIZE"]) > 0);
+        assert_eq!(used.count(), 3, "the keys are on all three");
+    });
+}
+
+fn many_callers_across_slots_never_exceed_a_limit(brand: Brand) {
+    let cluster = Cluster::start(brand);
+    run(async {
+        let strict = start(&cluster.url(), Mode::Cluster).await;
+        let (much, little) = (bucket(10_000), bucket(100));
+        let callers: Vec<_> = (0..16)
+            .map(|caller| {
+                let (strict, much, little) = (strict.clone(), much.clone(), little.clone());
+                tokio::spawn(async move {
+                    let own = format!("own-{caller}");
+                    let mut admitted = 0;
+                    for _ in 0..20 {
+                        let chain = [Charge::new(&own, &much), Charge::new("shared", &little)];
+                        let answer = strict.take(&chain).await.unwrap();
+                        admitted += u64::from(answer.verdict().is_admitted());
+                    }
+                    let left = strict.peek(&own, &much, 0).await.unwrap().standing.remaining;
+                    assert_eq!(left, 10_000 - admitted, "what was refused was given back");
+                    admitted
+                })
+            })
+            .collect();
+        let mut admitted = 0;
+        for caller in callers {
+            admitted += caller.await.unwrap();
+        }
+        assert_eq!(admitted, 100);
+    });
+}
+
+fn a_failover_is_followed(brand: Brand) {
+    let mut watched = Watched::start(brand);
+    run(async {
+        let url = watched.url();
+        let settings = Settings::new(&url).unwrap().mode(Mode::Sentinel);
+        let strict = Strict::start(settings.timeout(Duration::from_secs(1)));
+        strict.up().await;
+        let limit = bucket(10);
+        let charge = [Charge::new("one", &limit)];
+        for _ in 0..4 {
+            strict.take(&charge).await.unwrap();
+        }
+        watched.replica_has("one").await;
+        watched.primary.kill();
+        let mut left = None;
+        for _ in 0..3000 {
+            if let Ok(answer) = strict.take(&charge).await {
+                left = Some(answer.decisions().next().unwrap().standing.remaining);
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(left, Some(5), "the replica had all four");
+    });
+}
+
+impl Watched {
+    async fn replica_has(&self, key: &str) {
+        crate::servers::until("replication", || {
+            let tokens: Option<String> = self.replica.ask(&["HGET", key, "tokens"]);
+            tokens.as_deref() == Some("6")
+        })
+        .await;
+    }
+}
+
+on_both! {
+    all_or_nothing => a_chain_across_slots_is_all_or_nothing;
+    never_exceeded => many_callers_across_slots_never_exceed_a_limit;
+    failover => a_failover_is_followed;
+}

@@ -1,0 +1,86 @@
+//! Several servers as one: a cluster of three, and a server with a replica and a sentinel.
+
+use std::time::Duration;
+
+use crate::servers::{Brand, Server};
+
+/// Three servers that share the slots.
+pub struct Cluster {
+    servers: Vec<Server>,
+}
+
+impl Cluster {
+    pub fn start(brand: Brand) -> Cluster {
+        let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+        let servers: Vec<Server> = (0..3).map(|_| Server::start_clustered(brand, &args)).collect();
+        for (server, slots) in servers.iter().zip([(0, 5460), (5461, 10_922), (10_923, 16_383)]) {
+            let (first, last) = (slots.0.to_string(), slots.1.to_string());
+            server.ask::<String>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            for other in &servers {
+                let (port, talk) = (other.port().to_string(), other.cluster_port());
+                server.ask::<String>(&["CLUSTER", "MEET", "127.0.0.1", &port, talk]);
+            }
+        }
+        let is_ready = |server: &Server| {
+            let info: String = server.ask(&["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        };
+        for _ in 0..600 {
+            if servers.iter().all(is_ready) {
+                return Cluster { servers };
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the cluster does not form");
+    }
+
+    pub fn url(&self) -> String {
+        self.servers[0].url()
+    }
+
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+}
+
+/// A primary, its replica, and the sentinel that watches them.
+pub struct Watched {
+    pub primary: Server,
+    pub replica: Server,
+    sentinel: Server,
+}
+
+impl Watched {
+    pub fn start(brand: Brand) -> Watched {
+        let primary = Server::start(brand);
+        let port = primary.port().to_string();
+        let replica = Server::start_with(brand, &["--replicaof", "127.0.0.1", &port]);
+        for _ in 0..600 {
+            let info: String = replica.ask(&["INFO", "replication"]);
+            if info.contains("master_link_status:up") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let sentinel = Server::start_sentinel(
+            brand,
+            &format!(
+                "sentinel monitor mymaster 127.0.0.1 {port} 1\n\
+                 sentinel down-after-milliseconds mymaster 500\n\
+                 sentinel failover-timeout mymaster 3000\n"
+            ),
+        );
+        for _ in 0..600 {
+            let info: String = sentinel.ask(&["INFO", "sentinel"]);
+            if info.contains("status=ok") && info.contains("slaves=1") {
+                return Watched { primary, replica, sentinel };
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the sentinel does not see the replica");
+    }
+
+    pub fn url(&self) -> String {
+        self.sentinel.url()
+    }
+}

@@ -1,0 +1,14 @@
+//! One binary for all tests of the counters in Redis. Each runs against Redis and against Valkey.
+
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
+
+mod breaker;
+mod chains;
+mod cluster;
+mod counters;
+mod differential;
+mod groups;
+mod hybrid;
+mod leases;
+mod servers;
+mod tls;

