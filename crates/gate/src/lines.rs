@@ -46,6 +46,13 @@ impl<'a> Lines<'a> {
         Lines { lines, refused_by, now: passage.chain().decided_at() }
     }
 
+    /// The same without what only refusals tell. Whoever answers later need not keep the policy for it.
+    #[must_use]
+    pub fn detached(self) -> Lines<'static> {
+        let lines = self.lines.into_iter().map(Line::detached).collect();
+        Lines { lines, refused_by: self.refused_by, now: self.now }
+    }
+
     /// What a response tells of them.
     pub fn report(&self) -> Report<'_> {
         match self.refused_by {

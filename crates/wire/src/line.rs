@@ -79,12 +79,20 @@ impl<'a> Line<'a> {
         self
     }
 
+    /// The same without its source, which only refusals tell: it may outlive the configuration.
+    #[must_use]
+    pub fn detached(self) -> Line<'static> {
+        let Line { name, source: _, cost, standing, seconds, refusal } = self;
+        Line { name, source: "", cost, standing, seconds, refusal }
+    }
+
     /// What callers know it by.
     pub fn name(&self) -> PolicyName {
         self.name
     }
 
-    pub(crate) fn shown_source(&self) -> &'a str {
+    /// Where it stands in the configuration; empty if unsaid.
+    pub fn shown_source(&self) -> &'a str {
         self.source
     }
 

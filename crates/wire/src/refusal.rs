@@ -75,7 +75,7 @@ impl Wait {
 const USUAL_BYTES: usize = 1_024;
 
 impl<'a> Refused<'a> {
-    /// By the limit that the report reports.
+    /// By the limit that the report reports. A request without an id has an empty one, of which nothing is told.
     pub fn by_limit(report: &Report<'a>, request_id: &'a str) -> Refused<'a> {
         Refused { cause: Cause::Limit(*report), request_id, shows_limits: true }
     }
@@ -198,8 +198,11 @@ impl<'a> Refused<'a> {
         let message = page.end();
         self.detail(wait).write(page, json::escaped);
         let message = message..page.end();
-        page.text("\",\"instance\":");
-        json::string(page, self.request_id);
+        page.text("\"");
+        if !self.request_id.is_empty() {
+            page.text(",\"instance\":");
+            json::string(page, self.request_id);
+        }
         page.text(",\"violated-policies\":[");
         if let Cause::Limit(report) = &self.cause {
             violated(page, report);

@@ -83,6 +83,14 @@ impl<'p> Work<'p> {
         Work { route: None, operation: operation.map(|number| number as u32), cost }
     }
 
+    /// The same, of another operation or at another cost where a program states one: that goes before the route's.
+    #[must_use]
+    pub fn stating(mut self, operation: Option<usize>, cost: Option<u64>) -> Work<'p> {
+        self.operation = operation.map(|number| number as u32).or(self.operation);
+        self.cost = cost.or(self.cost);
+        self
+    }
+
     /// The route it is for.
     #[inline]
     pub fn route(&self) -> Option<&'p RouteInForce> {

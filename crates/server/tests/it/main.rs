@@ -1,0 +1,12 @@
+//! The layer around services, as their callers and the services themselves see it.
+
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
+
+mod callers;
+mod conformance;
+mod examples;
+mod grpc;
+mod reload;
+mod service;
+mod strategies;
+mod support;

@@ -1,0 +1,134 @@
+//! What becomes of requests that a limit does not admit, and of their responses.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use http::Request;
+use tokio::time::Instant;
+use tollgate_engine::{Clock, Time};
+use tollgate_server::{Caller, Limits, Outcome, Verdict};
+use tower_layer::Layer;
+
+use crate::support::{acme, ask, get, handler, limits, policy, text};
+
+fn plan(strategy: &str) -> String {
+    format!(
+        "
+plans: {{ free: {{ rate_limit: {{ sustained: {{ rate: 1 }}, scope: user, {strategy} }} }} }}
+tenants: [ {{ id: acme, plan: free }} ]
+"
+    )
+}
+
+/// A clock that moves with the runtime's paused time.
+#[derive(Clone, Debug)]
+struct PausedClock(Instant);
+
+impl Clock for PausedClock {
+    fn now(&self) -> Time {
+        Time::from_secs(1_800_000_000) + self.0.elapsed()
+    }
+}
+
+#[tokio::test]
+async fn refused_by_reject_it_is_told_when_to_come_back_and_the_service_is_not_asked() {
+    let (limits, clock) = limits(&plan("strategy: reject"));
+    let served = AtomicUsize::new(0);
+    let counting = handler(|_| {
+        served.fetch_add(1, Relaxed);
+        http::Response::default()
+    });
+    let mut service = limits.layer(|_| Caller::of("acme").user("ada")).layer(counting);
+    ask(&mut service, get("/")).await;
+    clock.advance(Duration::from_millis(250));
+    let refused = ask(&mut service, get("/")).await;
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("retry-after-ms"), "750");
+    assert_eq!(refused.verdict.outcome(), Outcome::Refused);
+    assert_eq!(refused.verdict.retry_after(), Some(Duration::from_millis(750)));
+    assert_eq!(refused.verdict.policy().unwrap().to_string(), "user-second");
+    assert_eq!(refused.verdict.source(), Some("plan:free"));
+    assert_eq!(served.load(Relaxed), 1);
+    clock.advance(Duration::from_millis(750));
+    assert_eq!(ask(&mut service, get("/")).await.status, 200);
+    assert_eq!(served.load(Relaxed), 2);
+}
+
+#[tokio::test]
+async fn degraded_it_passes_marked_on_both_sides_and_nobody_marks_himself() {
+    let (limits, _) = limits(&plan("strategy: degrade"));
+    let told = handler(|request| {
+        let verdict = request.extensions().get::<Verdict>().unwrap();
+        let mark = text(request.headers(), "x-ratelimit-degraded");
+        http::Response::new(format!("{mark} {:?}", verdict.outcome()).into())
+    });
+    let mut service = limits.layer(|_| Caller::of("acme").user("ada")).layer(told);
+    let marked = || Request::get("/").header("x-ratelimit-degraded", "me").body(()).unwrap();
+    let first = ask(&mut service, marked()).await;
+    assert_eq!((&*first.body, first.header("x-ratelimit-degraded")), (&b" Admitted"[..], ""));
+    let second = ask(&mut service, marked()).await;
+    assert_eq!(second.status, 200);
+    assert_eq!(&*second.body, b"user-second Degraded");
+    assert_eq!(second.header("x-ratelimit-degraded"), "user-second");
+    assert_eq!(second.verdict.remaining(), Some(0));
+}
+
+#[tokio::test]
+async fn observed_it_passes_and_nothing_is_told() {
+    let (limits, _) = limits(&plan("strategy: observe"));
+    let mut service = acme(&limits);
+    for _ in 0..3 {
+        let answer = ask(&mut service, get("/")).await;
+        assert_eq!((answer.status.as_u16(), answer.headers.len()), (200, 0));
+        assert_eq!(answer.verdict.outcome(), Outcome::Admitted);
+        assert!(answer.verdict.policy().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn queued_it_waits_for_its_turn_and_no_longer_than_it_may() {
+    let began = Instant::now();
+    let queue = plan("strategy: queue, queue: { max_wait_ms: 1500, max_depth: 10 }");
+    let limits = Limits::with_clock(policy(&queue), PausedClock(began));
+    let service = acme(&limits);
+    let asked = (0..4).map(|_| {
+        let mut service = service.clone();
+        async move { (ask(&mut service, get("/")).await, began.elapsed()) }
+    });
+    let mut answers = Vec::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    for one in asked {
+        tasks.spawn(one);
+    }
+    while let Some(answer) = tasks.join_next().await {
+        answers.push(answer.unwrap());
+    }
+    let mut seen: Vec<_> =
+        answers.iter().map(|(answer, at)| (answer.status.as_u16(), at.as_millis() / 100)).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [(200, 0), (200, 10), (429, 0), (429, 0)]);
+    let refused = answers.iter().find(|(answer, _)| answer.status == 429).unwrap();
+    assert!(!refused.0.header("retry-after").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_hangs_up_leaves_the_line() {
+    let queue = plan("strategy: queue, queue: { max_wait_ms: 5000, max_depth: 1 }");
+    let limits = Limits::with_clock(policy(&queue), PausedClock(Instant::now()));
+    let mut service = acme(&limits);
+    ask(&mut service, get("/")).await;
+    let mut impatient = service.clone();
+    let left = tokio::time::timeout(Duration::from_millis(10), ask(&mut impatient, get("/"))).await;
+    assert!(left.is_err());
+    assert_eq!(ask(&mut service, get("/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn silenced_limits_tell_only_when_to_come_back() {
+    let (limits, _) = limits(&plan("response_headers: false"));
+    let mut service = acme(&limits);
+    let answer = ask(&mut service, get("/")).await;
+    assert_eq!((answer.headers.len(), answer.verdict.remaining()), (0, Some(0)));
+    let refused = ask(&mut service, get("/")).await;
+    assert_eq!((refused.header("retry-after"), refused.header("x-ratelimit-limit")), ("1", ""));
+}
