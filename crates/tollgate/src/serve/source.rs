@@ -35,12 +35,12 @@ pub(crate) struct Listen {
 
 impl Source {
     pub(crate) fn choose(args: &Serve) -> Result<Source, Failure> {
-        let listen = Listen { data: args.listen.clone(), admin: args.admin_listen.clone() };
+        let listen = Listen { data: args.listen, admin: args.admin_listen };
         if let Some(path) = &args.config {
             let (path, upstream) = (path.clone(), args.upstream.clone());
             return Ok(Source::File { path, upstream, listen });
         }
-        let key = ApiKey::mint(|bytes| getrandom::fill(bytes)).map_err(failed)?;
+        let key = ApiKey::mint(getrandom::fill).map_err(failed)?;
         if let Some(upstream) = &args.upstream {
             return Ok(Source::BuiltIn { upstream: upstream.clone(), key, listen, echo: None });
         }
@@ -76,10 +76,10 @@ impl Source {
         let (Source::File { listen, .. } | Source::BuiltIn { listen, .. }) = self;
         let server = &mut loaded.value.server;
         if let Some(address) = &listen.data {
-            server.listen = address.clone();
+            server.listen = *address;
         }
         if let Some(address) = &listen.admin {
-            server.admin_listen = address.clone();
+            server.admin_listen = *address;
         }
         let policy =
             Policy::compile(loaded, Made::default()).map_err(|faults| bad(&faults.diagnostics))?;

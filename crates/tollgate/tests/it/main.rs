@@ -1,6 +1,8 @@
 //! The command as a person uses it.
 
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
+// Processes are waited for in real time.
+#![allow(clippy::disallowed_methods)]
 
 mod commands;
 mod deploy;
