@@ -217,7 +217,12 @@ struct Acceptor<H> {
 impl<H: Handler> Acceptor<H> {
     async fn accept_and_drain(self) {
         let mut stop = self.stop.clone();
-        let stopped = async move { stop.wait_for(|stop| *stop).await.is_ok() };
+        let stopped = async move {
+            // Nobody can tell it any more: it serves until the process ends.
+            if stop.wait_for(|stop| *stop).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
         self.accept_until(stopped).await;
 
         let worker = Rc::clone(&self.worker);
