@@ -31,7 +31,7 @@ const FOR_BENCHES: &[Tool] = &[
 ];
 
 /// What tests import from Python.
-const MODULES: &[(&str, &str)] = &[("urllib3", "urllib3")];
+const MODULES: &[(&str, &str)] = &[("schemathesis", "schemathesis"), ("urllib3", "urllib3")];
 
 /// Installs what tests need.
 pub(crate) fn for_tests() -> Result<(), String> {
