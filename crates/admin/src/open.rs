@@ -27,7 +27,7 @@ pub struct Open {
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves the open endpoints on `listener` until `stop` is done.
+/// Serves the open endpoints alone on `listener` until `stop` is done.
 pub async fn serve(
     listener: TcpListener,
     open: Open,
@@ -35,12 +35,16 @@ pub async fn serve(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let routes = Router::new()
+    axum::serve(listener, open_routes(open)).with_graceful_shutdown(stop).await
+}
+
+/// The open endpoints.
+pub(crate) fn open_routes(open: Open) -> Router {
+    Router::new()
         .route("/healthz", get(|| async { "alive\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Arc::new(open));
-    axum::serve(listener, routes).with_graceful_shutdown(stop).await
+        .with_state(Arc::new(open))
 }
 
 async fn readyz(State(open): State<Arc<Open>>) -> (StatusCode, &'static str) {

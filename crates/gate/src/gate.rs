@@ -108,6 +108,28 @@ impl<C: Clock> Gate<C> {
         self.limiter.give_back(&mut passage.chain);
     }
 
+    /// Where the counters of a request's chain stand now. It is charged to none of them.
+    pub fn look<'f>(&self, in_force: &'f InForce, caller: &Caller, work: Work<'f>) -> Passage<'f> {
+        let mut passage = self.passage_at(in_force, caller, work, |_| 0);
+        passage.verdict = self.limiter.take(&mut passage.chain);
+        passage
+    }
+
+    /// Makes the counter at a place of a request's chain new again; `false` if the chain has no such place.
+    pub fn reset(
+        &self,
+        in_force: &InForce,
+        (caller, work): (&Caller, Work<'_>),
+        place: usize,
+    ) -> bool {
+        let Some((id, limit)) = in_force.policy().chain(caller.client, work).nth(place) else {
+            return false;
+        };
+        let identity = self.identity(in_force, caller, limit, work.route());
+        self.limiter.reset(in_force.rule(id), identity);
+        true
+    }
+
     /// A request's charges, not yet decided.
     #[inline]
     pub(crate) fn passage<'f>(
@@ -116,12 +138,23 @@ impl<C: Clock> Gate<C> {
         caller: &Caller,
         work: Work<'f>,
     ) -> Passage<'f> {
+        self.passage_at(in_force, caller, work, |limit| limit.cost(work.cost()))
+    }
+
+    #[inline]
+    fn passage_at<'f>(
+        &self,
+        in_force: &'f InForce,
+        caller: &Caller,
+        work: Work<'f>,
+        cost: impl Fn(&PlacedLimit) -> u64,
+    ) -> Passage<'f> {
         let mut chain = Chain::new();
         let mut limits: SmallVec<[&PlacedLimit; 8]> = SmallVec::new();
         for (id, limit) in in_force.policy().chain(caller.client, work) {
             let identity = self.identity(in_force, caller, limit, work.route());
             let charge = Charge::new(in_force.rule(id), identity)
-                .cost(limit.cost(work.cost()))
+                .cost(cost(limit))
                 .strategy(strategy(limit.strategy()));
             chain.push(charge);
             limits.push(limit);

@@ -46,7 +46,7 @@ pub use load::{Loaded, load, load_fragment};
 pub use node::{Entry, Map, Node, Value};
 pub use path::{Path, Segment};
 pub use render::Style;
-pub use schema::schema;
+pub use schema::{schema, schema_of};
 pub use source::{MAX_BYTES, Position, Source, Span};
 pub use text::{
     AccessLog, Cidr, FilePath, HeaderName, Host, HttpUrl, Instant, KeyId, Label, ListenAddress,

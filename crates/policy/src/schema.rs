@@ -12,8 +12,8 @@ pub fn schema() -> Value {
     schema_of::<File>()
 }
 
-/// The JSON Schema of one shape.
-pub(crate) fn schema_of<T: JsonSchema>() -> Value {
+/// The JSON Schema of one shape, by which [`load_fragment`](crate::load_fragment) checks it.
+pub fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with_transform(Strict);
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }

@@ -33,6 +33,7 @@ pub(crate) enum Read {
     AllKeys(Time, mpsc::Sender<Result<Vec<StoredKey>, StoreError>>),
     Object(ObjectKind, String, Reply<Object>),
     Objects(ObjectKind, Reply<Vec<Object>>),
+    KeysInForce(ObjectKind, String, Reply<u64>),
     Audit(PageOf, Reply<Page<AuditEntry>>),
     Answer(String, Time, Reply<Option<IdempotentAnswer>>),
     QuotaTaken(String, Time, Reply<u64>),

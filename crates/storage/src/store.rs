@@ -152,6 +152,16 @@ impl Store {
         self.read(|reply| Read::Object(kind, id, reply)).await
     }
 
+    /// How many keys that are not revoked name this tenant or plan, whoever declared it.
+    ///
+    /// # Errors
+    ///
+    /// If the storage does not work.
+    pub async fn keys_in_force(&self, kind: ObjectKind, id: &str) -> Result<u64, StoreError> {
+        let id = id.to_owned();
+        self.read(|reply| Read::KeysInForce(kind, id, reply)).await
+    }
+
     /// All objects of a kind, by id.
     ///
     /// # Errors

@@ -86,11 +86,7 @@ pub(super) fn remove(
     (id, expect): (&str, Expect),
 ) -> Result<(), StoreError> {
     check(db, kind, (id, expect))?;
-    let keys = match kind {
-        ObjectKind::Tenant => keys_in_force(db, "tenant", id)?,
-        ObjectKind::Plan => keys_in_force(db, "plan", id)?,
-        ObjectKind::Config => 0,
-    };
+    let keys = keys_in_force(db, kind, id)?;
     if keys > 0 {
         return Err(StoreError::InUse { what: named(kind, id), keys });
     }
@@ -99,7 +95,17 @@ pub(super) fn remove(
     Ok(())
 }
 
-fn keys_in_force(db: &Connection, column: &str, id: &str) -> Result<u64, StoreError> {
+/// How many keys that are not revoked name this tenant or plan.
+pub(super) fn keys_in_force(
+    db: &Connection,
+    kind: ObjectKind,
+    id: &str,
+) -> Result<u64, StoreError> {
+    let column = match kind {
+        ObjectKind::Tenant => "tenant",
+        ObjectKind::Plan => "plan",
+        ObjectKind::Config => return Ok(0),
+    };
     let sql = format!("SELECT count(*) FROM keys WHERE {column} = ?1 AND revoked_at IS NULL");
     let keys: i64 = db.prepare_cached(&sql)?.query_row([id], |row| row.get(0))?;
     Ok(count_from_sql(keys))

@@ -43,6 +43,9 @@ impl Reader {
                 }
             }
             Read::Object(kind, id, reply) => reply.send(objects::get(db, kind, &id)),
+            Read::KeysInForce(kind, id, reply) => {
+                reply.send(objects::keys_in_force(db, kind, &id));
+            }
             Read::Objects(kind, reply) => reply.send(objects::list(db, kind)),
             Read::Audit(page, reply) => reply.send(audit::list(db, &page)),
             Read::Answer(key, now, reply) => reply.send(idempotency::get(db, &key, now)),

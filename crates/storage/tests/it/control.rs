@@ -70,9 +70,12 @@ fn tenants_and_plans_with_keys_in_force_stay() {
             let what = format!("{} {id}", kind.name());
             let refused = store.commit(vec![remove()]).await;
             assert_eq!(refused, Err(StoreError::InUse { what, keys: 1 }));
+            assert_eq!(store.keys_in_force(kind, id).await, Ok(1));
+            assert_eq!(store.keys_in_force(kind, "other").await, Ok(0));
         }
         store.commit(vec![Change::RevokeKey { id: stored.id, at: NOW }]).await.unwrap();
         for (kind, id) in [(ObjectKind::Tenant, "acme"), (ObjectKind::Plan, "pro")] {
+            assert_eq!(store.keys_in_force(kind, id).await, Ok(0));
             let (id, expect) = (id.to_owned(), Expect::Anything);
             store.commit(vec![Change::Remove { kind, id, expect }]).await.unwrap();
         }

@@ -1,0 +1,118 @@
+//! The control plane put together: who may ask, what is answered, and where it listens.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tollgate_storage::Store;
+
+use crate::answer::json;
+use crate::api::{self, Actor};
+use crate::connections::{Bounded, Peer};
+use crate::control::Control;
+use crate::data_plane::{DataPlane, Notice};
+use crate::fault::Fault;
+use crate::open::{Open, open_routes};
+use crate::openapi::openapi;
+use crate::token::AdminToken;
+
+/// The control plane. Clones are handles to the same.
+#[derive(Clone)]
+pub struct Admin {
+    control: Arc<Control>,
+    token: AdminToken,
+}
+
+impl Admin {
+    /// The control plane over a storage and a data plane, for whoever has the token.
+    pub fn new(store: Store, plane: Arc<dyn DataPlane>, token: AdminToken) -> Admin {
+        Admin { control: Arc::new(Control::new(store, plane)), token }
+    }
+
+    /// Everything it answers, the open endpoints included.
+    pub fn router(&self, open: Open) -> Router {
+        let guarded = api::routes()
+            .route("/openapi.json", get(|| async { json(StatusCode::OK, &openapi()) }))
+            .route_layer(from_fn_with_state(self.token.clone(), guard))
+            .with_state(Arc::clone(&self.control));
+        open_routes(open)
+            .merge(guarded)
+            .fallback(|| async { Fault::not_found("such resource: see /openapi.json") })
+            .method_not_allowed_fallback(|| async {
+                Fault::new(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "This resource has other methods: see `Allow`.",
+                )
+            })
+    }
+
+    /// Serves on `listener` until `stop` is done. What is under way then is finished.
+    ///
+    /// # Errors
+    ///
+    /// If the listener cannot be used.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        open: Open,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let routes = self.router(open).into_make_service_with_connect_info::<Peer>();
+        axum::serve(Bounded::new(listener), routes).with_graceful_shutdown(stop).await
+    }
+
+    /// Reads the configuration file again and puts it into force with everything that the API made, as
+    /// `POST /v1/config/reload` does. `actor` is whom the audit names: a signal, a watched file.
+    ///
+    /// # Errors
+    ///
+    /// The problem, as the API would tell it; nothing has changed then.
+    pub async fn reload(&self, actor: &str) -> Result<Vec<Notice>, ReloadError> {
+        self.control.reload(actor).await.map_err(|fault| ReloadError(fault.to_string()))
+    }
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+/// Why a configuration was not put into force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReloadError(String);
+
+impl fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ReloadError {}
+
+/// Lets in whoever has the token, before anything of the body is read.
+async fn guard(State(token): State<AdminToken>, mut request: Request, next: Next) -> Response {
+    if !bearer(request.headers()).is_some_and(|sent| token.is(sent)) {
+        return Fault::unauthorized().into_response();
+    }
+    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    let actor = peer.map_or_else(|| "admin".to_owned(), |peer| format!("admin@{}", peer.0.0.ip()));
+    request.extensions_mut().insert(Actor(actor));
+    next.run(request).await
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
+}

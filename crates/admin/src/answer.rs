@@ -1,0 +1,177 @@
+//! Answers, and what every request may bring: a body, an id in its path, a page of a list, an `If-Match`.
+
+use std::str::FromStr;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_MATCH};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tollgate_policy::load_fragment;
+use tollgate_storage::{Expect, PageOf, Version};
+
+use crate::fault::Fault;
+
+pub(crate) type Answer = Result<Response, Fault>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// An answer of JSON. Nobody may keep it: it may hold a secret, and it may change at once.
+pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    match serde_json::to_string(body) {
+        Ok(text) => text_of(status, JSON, text),
+        Err(why) => Fault::new(StatusCode::INTERNAL_SERVER_ERROR, why.to_string()).into_response(),
+    }
+}
+
+pub(crate) fn text_of(status: StatusCode, kind: HeaderValue, text: String) -> Response {
+    (status, [(CONTENT_TYPE, kind), (CACHE_CONTROL, NO_STORE)], text).into_response()
+}
+
+pub(crate) fn with_etag(mut response: Response, version: impl std::fmt::Display) -> Response {
+    if let Ok(value) = HeaderValue::from_str(&format!("\"{version}\"")) {
+        response.headers_mut().insert(ETAG, value);
+    }
+    response
+}
+
+/// A body, whole, whose media type is one that is read here.
+#[derive(Debug)]
+pub(crate) struct Text(pub(crate) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Text {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, state: &S) -> Result<Text, Fault> {
+        let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if !kind.is_none_or(is_readable) {
+            let right =
+                "Send JSON (`Content-Type: application/json`) or YAML (`application/yaml`).";
+            return Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, right));
+        }
+        Bytes::from_request(request, state).await.map(Text).map_err(|why| match why {
+            BytesRejection::FailedToBufferBody(_)
+                if why.status() == StatusCode::PAYLOAD_TOO_LARGE =>
+            {
+                Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too large.")
+            }
+            _ => Fault::bad_request("The body did not arrive whole."),
+        })
+    }
+}
+
+fn is_readable(kind: &[u8]) -> bool {
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let kinds: [&[u8]; 4] =
+        [b"application/json", b"application/yaml", b"application/x-yaml", b"text/yaml"];
+    kinds.iter().any(|known| kind.eq_ignore_ascii_case(known))
+}
+
+impl Text {
+    /// The shape it has, by the rules of the file.
+    pub(crate) fn read<T: JsonSchema + DeserializeOwned>(&self) -> Result<T, Fault> {
+        Ok(load_fragment::<T>("body", &self.0)?.value)
+    }
+}
+
+/// The last part of a path, which names something.
+#[derive(Debug)]
+pub(crate) struct Id(pub(crate) String);
+
+impl Id {
+    /// As a name. What is no name is nobody's.
+    pub(crate) fn name<T: FromStr>(&self, what: &str) -> Result<T, Fault> {
+        self.0.parse().map_err(|_| Fault::not_found(&format!("{what} of that name")))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Id, Fault> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(id)| Id(id)).map_err(|why| Fault::bad_request(why.body_text()))
+    }
+}
+
+/// What stands behind the `?`.
+#[derive(Debug)]
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, Fault> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query.map(|Query(asked)| Asked(asked)).map_err(|why| Fault::bad_request(why.body_text()))
+    }
+}
+
+/// Which page of a list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PageAsked {
+    pub(crate) cursor: Option<String>,
+    pub(crate) limit: Option<usize>,
+}
+
+/// Rows of a page unless said otherwise.
+const ROWS: usize = 100;
+
+impl PageAsked {
+    pub(crate) fn rows(&self) -> Result<usize, Fault> {
+        let rows = self.limit.unwrap_or(ROWS);
+        if (1..=PageOf::MOST).contains(&rows) {
+            return Ok(rows);
+        }
+        Err(Fault::bad_request(format!("`limit` is 1 to {}.", PageOf::MOST)))
+    }
+
+    pub(crate) fn page(&self) -> Result<PageOf, Fault> {
+        let after = self.cursor.as_deref().map(str::parse).transpose()?;
+        Ok(PageOf { after, limit: self.rows()? })
+    }
+}
+
+/// A page of a list, as an answer has it.
+#[derive(Debug, Serialize)]
+pub(crate) struct PageTold<T> {
+    /// The rows.
+    pub(crate) items: Vec<T>,
+    /// What to send as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
+}
+
+/// What `If-Match` says must be there. A replacement must say it, so that nobody overwrites what he has not seen.
+pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<Expect>, Fault> {
+    let Some(value) = if_match_text(headers)? else { return Ok(None) };
+    if value == "*" {
+        return Ok(Some(Expect::Present));
+    }
+    let version = value.trim_matches('"').parse::<Version>();
+    // A version that was never given out matches nothing.
+    version.map(|version| Some(Expect::Version(version))).map_err(|_| not_matched())
+}
+
+pub(crate) fn if_match_text(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
+    let wrong = || Fault::bad_request("`If-Match` is `*` or the ETag that was answered.");
+    headers.get(IF_MATCH).map(|value| value.to_str().map_err(|_| wrong())).transpose()
+}
+
+pub(crate) fn not_matched() -> Fault {
+    let detail = "It has changed since that ETag was answered: read it again.";
+    Fault::new(StatusCode::PRECONDITION_FAILED, detail)
+}
+
+pub(crate) fn must_match() -> Fault {
+    let detail =
+        "Say what you replace: `If-Match: ` with the ETag you read, or `*` for whatever is there.";
+    Fault::new(StatusCode::PRECONDITION_REQUIRED, detail)
+}

@@ -1,0 +1,60 @@
+//! `/v1/config`: the configuration file.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Actor;
+use crate::answer::{
+    Answer, Text, if_match_text, json, must_match, not_matched, text_of, with_etag,
+};
+use crate::control::{Control, config_tag};
+use crate::data_plane::{DataPlane, Notice};
+use crate::fault::Fault;
+
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+
+/// A configuration that is in force since this request.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct InForceTold {
+    /// What deserves a look.
+    pub(crate) warnings: Vec<Notice>,
+}
+
+pub(super) async fn read(State(control): State<Arc<Control>>) -> Answer {
+    let config = control.ask(DataPlane::config).await?;
+    let tag = config_tag(&config.text);
+    Ok(with_etag(text_of(StatusCode::OK, YAML, config.text.to_string()), tag))
+}
+
+pub(super) async fn replace(
+    State(control): State<Arc<Control>>,
+    Extension(Actor(actor)): Extension<Actor>,
+    headers: HeaderMap,
+    body: Text,
+) -> Answer {
+    let Ok(text) = String::from_utf8(body.0.to_vec()) else {
+        return Err(Fault::invalid("the configuration is not UTF-8", "save it as UTF-8"));
+    };
+    let expected = if_match_text(&headers)?.ok_or_else(must_match)?;
+    let turn = control.turn().await;
+    let now = control.ask(DataPlane::config).await?;
+    if expected != "*" && expected.trim_matches('"') != config_tag(&now.text) {
+        return Err(not_matched());
+    }
+    let tag = config_tag(&text);
+    let warnings = control.replace_config(turn, (&actor, text)).await?;
+    Ok(with_etag(json(StatusCode::OK, &InForceTold { warnings }), tag))
+}
+
+pub(super) async fn reload(
+    State(control): State<Arc<Control>>,
+    Extension(Actor(actor)): Extension<Actor>,
+) -> Answer {
+    let warnings = control.reload(&actor).await?;
+    Ok(json(StatusCode::OK, &InForceTold { warnings }))
+}

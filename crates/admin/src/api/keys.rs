@@ -1,0 +1,207 @@
+//! `/v1/keys`: issue, change, rotate, revoke.
+//!
+//! A change is durable and in force before it is answered: the storage tells the snapshot that requests read before it
+//! answers here.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use tollgate_policy::compile::Policy;
+use tollgate_policy::shapes::{Plan, RateLimit};
+use tollgate_policy::{KeyId, PlanName, TenantId};
+use tollgate_storage::{Change, KeyDraft, KeyTerms, StoredKey};
+
+use super::Actor;
+use super::key_terms::{KeyChange, KeyTold, NewKey, Rotation, check_expiry};
+use crate::answer::{Answer, Id, Text, json as answer};
+use crate::control::{Control, made, told};
+use crate::fault::Fault;
+use crate::idempotency::Idempotency;
+
+/// A key that may be changed here.
+async fn find(control: &Control, id: &Id) -> Result<StoredKey, Fault> {
+    if control.in_force().policy().keys().iter().any(|key| key.id() == id.0) {
+        return Err(Fault::read_only(&format!("key {}", id.0)));
+    }
+    Ok(control.store.key(id.name("key")?).await?)
+}
+
+pub(super) async fn issue(
+    State(control): State<Arc<Control>>,
+    Extension(Actor(actor)): Extension<Actor>,
+    headers: HeaderMap,
+    body: Text,
+) -> Answer {
+    let asked: NewKey = body.read()?;
+    let idempotency = Idempotency::of(&headers, "POST /v1/keys", &body.0)?;
+    if let Some(earlier) = idempotency.replay(&control).await? {
+        return Ok(earlier);
+    }
+    let _nothing_vanishes = control.steady().await;
+    let now = control.now();
+    check_expiry(asked.expires_at, now)?;
+    check_names(control.in_force().policy(), Some(&asked.tenant), asked.plan.as_ref())?;
+    check_limit(&control, asked.rate_limit.as_ref()).await?;
+    let (terms, NewKey { tenant, user, .. }) = (asked.terms(), asked);
+    let (key, stored) = KeyDraft { tenant, user, terms }.mint(now).map_err(|why| unminted(&why))?;
+    let shown = Shown::of(&stored, now);
+    let audit = control.audit(&actor, "key.issue", &subject(&stored.id));
+    let mut changes = vec![told(audit, None, Some(stored.for_audit()))];
+    changes.push(Change::IssueKey(Box::new(stored)));
+    idempotency.remember(&mut changes, (StatusCode::CREATED, &shown.0), now);
+    match control.store.commit(changes).await {
+        Ok(_) => Ok(shown.with_key(key.as_str())),
+        Err(why) => idempotency.or_earlier(why),
+    }
+}
+
+pub(super) async fn rotate(
+    State(control): State<Arc<Control>>,
+    Extension(Actor(actor)): Extension<Actor>,
+    (id, headers): (Id, HeaderMap),
+    body: Text,
+) -> Answer {
+    let rotation: Rotation = body.read()?;
+    let what = format!("POST /v1/keys/{}/rotate", id.0);
+    let idempotency = Idempotency::of(&headers, &what, &body.0)?;
+    if let Some(earlier) = idempotency.replay(&control).await? {
+        return Ok(earlier);
+    }
+    let _turn = control.turn().await;
+    let (old, now) = (find(&control, &id).await?, control.now());
+    if old.revoked_at.is_none() && old.replaced_by.is_none() && old.ends_at() <= now {
+        return Err(Fault::conflict(format!("key {} has expired: issue a new one", old.id)));
+    }
+    let (key, successor) = old.mint_successor(now).map_err(|why| unminted(&why))?;
+    let shown = Shown::of(&successor, now);
+    let grace_until = rotation.until(now);
+    let audit = control.audit(&actor, "key.rotate", &subject(&old.id));
+    let mut changes = vec![told(audit, Some(old.for_audit()), Some(successor.for_audit()))];
+    changes.push(Change::RotateKey { id: old.id, successor: Box::new(successor), grace_until });
+    idempotency.remember(&mut changes, (StatusCode::CREATED, &shown.0), now);
+    match control.store.commit(changes).await {
+        Ok(_) => Ok(shown.with_key(key.as_str())),
+        Err(why) => idempotency.or_earlier(why),
+    }
+}
+
+pub(super) async fn replace(
+    State(control): State<Arc<Control>>,
+    Extension(Actor(actor)): Extension<Actor>,
+    id: Id,
+    body: Text,
+) -> Answer {
+    let asked: KeyChange = body.read()?;
+    update(&control, (&actor, &id), asked, |asked, _| asked.terms()).await
+}
+
+pub(super) async fn change(
+    State(control): State<Arc<Control>>,
+    Extension(Actor(actor)): Extension<Actor>,
+    id: Id,
+    body: Text,
+) -> Answer {
+    let asked: KeyChange = body.read()?;
+    update(&control, (&actor, &id), asked, KeyChange::over).await
+}
+
+/// Gives a key other terms. Its quota is counted by who holds it and not by its plan, so what was used stays used.
+async fn update(
+    control: &Control,
+    (actor, id): (&str, &Id),
+    asked: KeyChange,
+    terms: impl FnOnce(KeyChange, KeyTerms) -> KeyTerms,
+) -> Answer {
+    let _turn = control.turn().await;
+    let (old, now) = (find(control, id).await?, control.now());
+    check_expiry(asked.expires_at, now)?;
+    check_names(control.in_force().policy(), None, asked.plan.as_ref())?;
+    check_limit(control, asked.rate_limit.as_ref()).await?;
+    let mut new = old.clone();
+    new.terms = terms(asked, new.terms);
+    let audit = control.audit(actor, "key.change", &subject(&old.id));
+    let audit = told(audit, Some(old.for_audit()), Some(new.for_audit()));
+    let update = Change::UpdateKey { id: old.id, terms: Box::new(new.terms.clone()) };
+    control.store.commit(vec![audit, update]).await?;
+    Ok(answer(StatusCode::OK, &KeyTold::of(&new, now)))
+}
+
+pub(super) async fn revoke(
+    State(control): State<Arc<Control>>,
+    Extension(Actor(actor)): Extension<Actor>,
+    id: Id,
+) -> Answer {
+    let _nothing_vanishes = control.steady().await;
+    let (key, now) = (find(&control, &id).await?, control.now());
+    let audit = control.audit(&actor, "key.revoke", &subject(&key.id));
+    let audit = told(audit, Some(key.for_audit()), None);
+    control.store.commit(vec![audit, Change::RevokeKey { id: key.id, at: now }]).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn subject(id: &KeyId) -> String {
+    format!("key {id}")
+}
+
+fn unminted(why: &tollgate_storage::MintError) -> Fault {
+    crate::NotReady::Failed(why.to_string()).into()
+}
+
+/// A key names a tenant and a plan that exist.
+fn check_names(
+    policy: &Policy,
+    tenant: Option<&TenantId>,
+    plan: Option<&PlanName>,
+) -> Result<(), Fault> {
+    if let Some(tenant) = tenant.filter(|id| policy.tenants().number(id.as_str()).is_none()) {
+        let message = format!("there is no tenant `{tenant}`");
+        return Err(Fault::invalid(
+            message,
+            "name one that GET /v1/tenants lists, or create it first",
+        ));
+    }
+    if let Some(plan) = plan.filter(|name| policy.plan(name.as_str()).is_none()) {
+        let message = format!("there is no plan `{plan}`");
+        return Err(Fault::invalid(
+            message,
+            "name one that GET /v1/plans lists, or create it first",
+        ));
+    }
+    Ok(())
+}
+
+/// A key's own limit is right if a plan's would be: it is compiled as one, and forgotten.
+async fn check_limit(control: &Control, limit: Option<&RateLimit>) -> Result<(), Fault> {
+    let Some(limit) = limit else { return Ok(()) };
+    let name: PlanName = "rate_limit.of.the.key"
+        .parse()
+        .map_err(|why: tollgate_policy::TextError| Fault::bad_request(why.to_string()))?;
+    let plan = Plan { rate_limit: Some(limit.clone()), ..Plan::default() };
+    let mut made = made(&control.store).await?;
+    made.plans = made.plans.into_iter().chain([(name, plan)]).collect();
+    control.prepare(made).await.map(drop)
+}
+
+/// What is answered to the issue of a key, without the key: that is what may be remembered.
+struct Shown(Value);
+
+impl Shown {
+    fn of(key: &StoredKey, now: tollgate_core::Time) -> Shown {
+        Shown(serde_json::to_value(KeyTold::of(key, now)).unwrap_or_default())
+    }
+
+    fn with_key(mut self, key: &str) -> Response {
+        self.0["key"] = json!(key);
+        let location = format!("/v1/keys/{}", self.0["id"].as_str().unwrap_or_default());
+        let mut response = answer(StatusCode::CREATED, &self.0);
+        if let Ok(location) = HeaderValue::from_str(&location) {
+            response.headers_mut().insert(LOCATION, location);
+        }
+        response
+    }
+}

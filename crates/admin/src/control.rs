@@ -1,0 +1,222 @@
+//! Where changes are made: checked by compiling them, stored, and only then put into force.
+//!
+//! Changes of tenants, plans and configuration go one at a time: what one was checked against is what it changes. Keys may be
+//! issued and revoked all at once, but not while a tenant or plan they name might vanish.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tollgate_core::Time;
+use tollgate_gate::InForce;
+use tollgate_policy::Sha256;
+use tollgate_policy::compile::Made;
+use tollgate_policy::shapes::{self, File};
+use tollgate_storage::{
+    AuditEntry, Change, Committed, Object, ObjectKind, Store, StoreError, Unavailable,
+};
+
+use crate::api::PlanBody;
+use crate::data_plane::{ConfigText, DataPlane, NotReady, Notice, Ready};
+use crate::fault::Fault;
+
+/// What the API made, as it is stored: to be compiled together with the file.
+///
+/// # Errors
+///
+/// If the storage does not work, or what it holds does not read.
+pub async fn made(store: &Store) -> Result<Made, StoreError> {
+    let tenants = store.objects(ObjectKind::Tenant).await?;
+    let plans = store.objects(ObjectKind::Plan).await?;
+    let plans: Result<Vec<PlanBody>, _> = plans.iter().map(Object::read).collect();
+    Ok(Made {
+        tenants: tenants.iter().map(Object::read::<shapes::Tenant>).collect::<Result<_, _>>()?,
+        plans: plans?.into_iter().map(PlanBody::into_named).collect(),
+    })
+}
+
+/// The right to change something.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _alone: OwnedRwLockWriteGuard<()>,
+}
+
+/// Everything that handlers share.
+pub(crate) struct Control {
+    pub(crate) store: Store,
+    plane: Arc<dyn DataPlane>,
+    changes: Arc<RwLock<()>>,
+    /// The file in force as shapes, by the text it was read from.
+    declared: Mutex<Option<(Arc<str>, Arc<File>)>>,
+}
+
+impl Control {
+    pub(crate) fn new(store: Store, plane: Arc<dyn DataPlane>) -> Control {
+        Control { store, plane, changes: Arc::default(), declared: Mutex::new(None) }
+    }
+
+    /// The turn of whoever changes tenants, plans or configuration, or reads a key to change it: nobody else changes anything.
+    pub(crate) async fn turn(&self) -> Turn {
+        Turn { _alone: Arc::clone(&self.changes).write_owned().await }
+    }
+
+    /// While this is held no tenant and no plan vanishes.
+    pub(crate) async fn steady(&self) -> OwnedRwLockReadGuard<()> {
+        Arc::clone(&self.changes).read_owned().await
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.plane.now()
+    }
+
+    pub(crate) fn in_force(&self) -> Arc<InForce> {
+        self.plane.in_force()
+    }
+
+    /// Calls the data plane where it may block.
+    pub(crate) async fn ask<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn DataPlane) -> R + Send + 'static,
+    ) -> Result<R, Fault> {
+        let plane = Arc::clone(&self.plane);
+        let done = tokio::task::spawn_blocking(move || work(&*plane)).await;
+        done.map_err(|why| NotReady::Failed(format!("the work ended early: {why}")).into())
+    }
+
+    /// What the file in force declares.
+    pub(crate) async fn declared(&self) -> Result<Arc<File>, Fault> {
+        let config = self.plane.config();
+        if let Some((text, file)) = &*self.declared.lock()
+            && Arc::ptr_eq(text, &config.text)
+        {
+            return Ok(Arc::clone(file));
+        }
+        let text = Arc::clone(&config.text);
+        let loaded = self
+            .ask(move |_| tollgate_policy::load(&config.name, config.text.as_bytes()))
+            .await??;
+        let file = Arc::new(loaded.value);
+        *self.declared.lock() = Some((text, Arc::clone(&file)));
+        Ok(file)
+    }
+
+    /// Compiles what would be if the API had made this.
+    pub(crate) async fn prepare(&self, made: Made) -> Result<Ready, Fault> {
+        let ready = self.ask(move |plane| plane.prepare(ConfigText::InForce, made)).await?;
+        ready.map_err(Fault::of_change)
+    }
+
+    /// Stores changes and then puts into force what they amount to; answers what deserves a look only since then.
+    ///
+    /// It runs to its end even if the caller hangs up: nothing may be stored and not in force.
+    pub(crate) async fn commit(
+        &self,
+        turn: Turn,
+        changes: Vec<Change>,
+        ready: Ready,
+    ) -> Result<(Committed, Vec<Notice>), StoreError> {
+        let known: HashSet<String> = {
+            let in_force = self.plane.in_force();
+            in_force.policy().warnings().iter().map(|one| one.message().to_owned()).collect()
+        };
+        let store = self.store.clone();
+        let done = tokio::spawn(async move {
+            let committed = store.commit(changes).await?;
+            let warnings = enforced(ready).await?;
+            drop(turn);
+            Ok::<_, StoreError>((committed, warnings))
+        });
+        let (committed, warnings) =
+            done.await.map_err(|why| Unavailable::Failed(why.to_string()))??;
+        let new = warnings.into_iter().filter(|one| !known.contains(&one.message));
+        Ok((committed, new.map(Notice::without_place).collect()))
+    }
+
+    /// Puts a configuration into force: its audit row first, then its file, then what it says.
+    pub(crate) async fn replace_config(
+        &self,
+        turn: Turn,
+        (actor, text): (&str, String),
+    ) -> Result<Vec<Notice>, Fault> {
+        let ready = self.prepare_config(Some(text.clone())).await?;
+        let audit = self.audit(actor, "config.replace", "config");
+        let before = serde_json::json!({ "sha256": config_tag(&self.plane.config().text) });
+        let after = serde_json::json!({ "sha256": config_tag(&text) });
+        let audit = told(audit, Some(before), Some(after));
+        let (store, plane) = (self.store.clone(), Arc::clone(&self.plane));
+        let done = tokio::spawn(async move {
+            // The audit may tell of a change that failed; it must not lack one that was made.
+            store.commit(vec![audit]).await?;
+            let write = move || plane.write_config(&text).map(|()| ready.enforce());
+            let written = tokio::task::spawn_blocking(write).await;
+            drop(turn);
+            Ok::<_, StoreError>(written)
+        });
+        let failed = |why: tokio::task::JoinError| Fault::from(NotReady::Failed(why.to_string()));
+        Ok(done.await.map_err(failed)??.map_err(failed)??)
+    }
+
+    /// Compiles a configuration with everything that the API made.
+    pub(crate) async fn prepare_config(&self, text: Option<String>) -> Result<Ready, Fault> {
+        let made = made(&self.store).await?;
+        let ready = self.ask(move |plane| {
+            let text = text.as_deref().map_or(ConfigText::File, ConfigText::New);
+            plane.prepare(text, made)
+        });
+        let ready = ready.await??;
+        // A key whose tenant or plan vanished would be nobody's.
+        for (kind, id) in ready.lacks(self.in_force().policy()) {
+            let keys = self.store.keys_in_force(kind, &id).await?;
+            if keys > 0 {
+                let what = format!("{} {id}, which this configuration lacks,", kind.name());
+                return Err(StoreError::InUse { what, keys }.into());
+            }
+        }
+        Ok(ready)
+    }
+
+    /// Reads the file again and puts it into force, together with what the API made.
+    pub(crate) async fn reload(&self, actor: &str) -> Result<Vec<Notice>, Fault> {
+        let _one_at_a_time = self.turn().await;
+        let ready = self.prepare_config(None).await?;
+        // Whoever hangs up here has reloaded nothing, and the audit may say otherwise.
+        self.store.commit(vec![self.audit(actor, "config.reload", "config")]).await?;
+        Ok(enforced(ready).await?)
+    }
+
+    /// An audit row without a before and after.
+    pub(crate) fn audit(&self, actor: &str, action: &str, subject: &str) -> Change {
+        Change::Audit(AuditEntry {
+            at: self.now().as_nanos(),
+            actor: actor.to_owned(),
+            action: action.to_owned(),
+            subject: subject.to_owned(),
+            before: None,
+            after: None,
+        })
+    }
+}
+
+/// Puts a policy into force where that may take a while: every limit of it is defined.
+async fn enforced(ready: Ready) -> Result<Vec<Notice>, StoreError> {
+    let done = tokio::task::spawn_blocking(move || ready.enforce()).await;
+    done.map_err(|why| Unavailable::Failed(why.to_string()).into())
+}
+
+/// What tells one text of the configuration from another.
+pub(crate) fn config_tag(text: &str) -> String {
+    Sha256::of(text.as_bytes()).to_string()
+}
+
+/// Puts a before and after into an audit row.
+pub(crate) fn told(
+    change: Change,
+    before: Option<serde_json::Value>,
+    after: Option<serde_json::Value>,
+) -> Change {
+    match change {
+        Change::Audit(entry) => Change::Audit(AuditEntry { before, after, ..entry }),
+        other => other,
+    }
+}

@@ -1,0 +1,107 @@
+//! Changes that meet.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+use tollgate_storage::{Change, KeyDraft, KeyTerms, ObjectKind};
+
+use crate::{Ask, Node};
+
+#[test]
+fn children_that_come_at_once_never_exceed_the_budget() {
+    let node = Node::start();
+    let made = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for worker in 0..4 {
+            let (node, made) = (&node, &made);
+            scope.spawn(move || {
+                for at in 0..5 {
+                    let id = format!("c{worker}-{at}");
+                    let limit = json!({ "sustained": { "rate": 10 } });
+                    let body = json!({ "id": id, "parent": "part", "rate_limit": limit });
+                    match node.post("/v1/tenants", &body).status {
+                        201 => drop(made.fetch_add(1, Relaxed)),
+                        status => assert_eq!(status, 409),
+                    }
+                }
+            });
+        }
+    });
+    // 100 × 1.5, in tens.
+    assert_eq!(made.into_inner(), 15);
+    let stored = node.get("/v1/tenants?limit=1000").expect(200);
+    let by_api = stored["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["declared_in"] == "api")
+        .count();
+    assert_eq!(by_api, 15);
+    assert_eq!(node.in_force().policy().tenants().all().len(), 15 + 4);
+}
+
+#[test]
+fn of_requests_with_one_idempotency_key_one_is_done() {
+    let node = Node::start();
+    let ask = Ask::new("POST", "/v1/keys")
+        .header("idempotency-key", "same")
+        .json(&json!({ "tenant": "acme" }));
+    let answers: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..8).map(|_| scope.spawn(|| node.send(&ask).expect(201))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    assert_eq!(node.keys.len(), 1);
+    assert!(answers.iter().all(|told| told["id"] == answers[0]["id"]));
+    assert_eq!(answers.iter().filter(|told| told.get("key").is_some()).count(), 1);
+}
+
+#[test]
+fn no_key_is_left_in_a_tenant_that_vanished() {
+    let node = Node::start();
+    for round in 0..10 {
+        let id = format!("t{round}");
+        node.post("/v1/tenants", &json!({ "id": id })).expect(201);
+        thread::scope(|scope| {
+            let issued = scope.spawn(|| node.post("/v1/keys", &json!({ "tenant": id })).status);
+            let removed = scope.spawn(|| node.delete(&format!("/v1/tenants/{id}")).status);
+            let both = (issued.join().unwrap(), removed.join().unwrap());
+            assert!(matches!(both, (201, 409) | (422, 204)), "{both:?}");
+        });
+    }
+}
+
+/// The storage is held up while the caller waits for it, so that it hangs up just between what is stored and what is in force.
+#[test]
+fn whoever_hangs_up_leaves_nothing_stored_that_is_not_in_force() {
+    let node = Node::start();
+    let mut stored = 0;
+    for at in 0..5 {
+        let held = node.hold.lock();
+        let terms = KeyTerms::default();
+        let draft = KeyDraft { tenant: "acme".parse().unwrap(), user: None, terms };
+        let (_, key) = draft.mint(crate::NOW).unwrap();
+        let store = node.store.clone();
+        let holding = node.runtime.spawn(async move {
+            store.commit(vec![Change::IssueKey(Box::new(key))]).await.unwrap();
+        });
+        let id = format!("t{at}");
+        let ask = Ask::new("POST", "/v1/tenants").json(&json!({ "id": id }));
+        // Long enough to get as far as the storage; where it is not, the round tells nothing.
+        ask.send_and_hang_up(node.address, Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(100));
+        drop(held);
+        node.runtime.block_on(holding).unwrap();
+        node.runtime.block_on(node.store.barrier()).unwrap();
+        if node.runtime.block_on(node.store.object(ObjectKind::Tenant, &id)).is_ok() {
+            stored += 1;
+            let is_in_force = (0..600).any(|_| {
+                thread::sleep(Duration::from_millis(10));
+                node.in_force().policy().tenants().number(&id).is_some()
+            });
+            assert!(is_in_force, "{id} is stored and not in force");
+        }
+    }
+    assert!(stored > 0);
+}
