@@ -160,3 +160,13 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Windows and quotas begin anew at midnight UTC: a test that counts in one waits until that is over.
+pub fn stay_clear_of_midnight() {
+    const DAY: u64 = 86_400;
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let left = DAY - since.as_secs() % DAY;
+    if left <= 60 {
+        std::thread::sleep(Duration::from_secs(left + 1));
+    }
+}
