@@ -37,6 +37,8 @@ const SECONDS: u32 = 20;
 struct Tally {
     admitted: Cell<u32>,
     refused: Cell<u32>,
+    /// What is answered after the time is over does not count.
+    is_over: Cell<bool>,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -95,7 +97,10 @@ async fn client(address: SocketAddr, key: String, is_paced: bool, tally: Rc<Tall
     tokio::pin!(end);
     loop {
         tokio::select! {
-            () = &mut end => break,
+            () = &mut end => {
+                tally.is_over.set(true);
+                break;
+            }
             _ = ticks.tick() => {}
         }
         let (pacer, pool, tally) = (pacer.clone(), Rc::clone(&pool), Rc::clone(&tally));
@@ -110,6 +115,9 @@ async fn client(address: SocketAddr, key: String, is_paced: bool, tally: Rc<Tall
                 None => None,
             };
             let Ok(response) = send(address, &key, &pool).await else { return };
+            if tally.is_over.get() {
+                return;
+            }
             let count = match response.status() {
                 StatusCode::OK => &tally.admitted,
                 _ => &tally.refused,
