@@ -86,3 +86,17 @@ fn draining_ends_after_its_timeout() {
     gateway.stop().join().unwrap();
     assert_eq!(busy.rest(), "");
 }
+
+/// Once it stopped when its handle was dropped, which promises not to.
+#[test]
+fn a_gateway_whose_handle_was_dropped_serves_on() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        true
+    });
+    let address = crate::support::forgotten(&upstream.url());
+    for _ in 0..3 {
+        let head = Raw::connect(address).write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").head();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    }
+}

@@ -157,3 +157,9 @@ pub fn curl(args: &[&str]) -> String {
     assert!(output.status.success(), "curl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     text
 }
+
+/// The address of a gateway whose handle nobody keeps.
+pub fn forgotten(url: &str) -> SocketAddr {
+    let mut gateway = TestGateway::new(url);
+    gateway.running.take().unwrap().address()
+}
