@@ -10,6 +10,7 @@ mod source;
 mod watch;
 
 use std::fmt::Display;
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use tollgate_gate::Gate;
@@ -27,7 +28,11 @@ use source::Source;
 use watch::Watch;
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(Level::INFO).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_max_level(Level::INFO)
+        .init();
     let running = start(Source::choose(args)?)?;
     print(&running.greeting())?;
     running.until_told()

@@ -84,8 +84,22 @@ impl Source {
         let policy =
             Policy::compile(loaded, Made::default()).map_err(|faults| bad(&faults.diagnostics))?;
         tell(policy.warnings());
+        can_serve(policy.settings())?;
         Ok(policy)
     }
+}
+
+/// What a file may ask for and this gateway does not do yet. Counting alone where nodes should count together would admit
+/// too much, so it does not start.
+fn can_serve(settings: &shapes::File) -> Result<(), Failure> {
+    let asked = match settings {
+        file if file.rate_limit_sync.enabled => "`rate_limit_sync`",
+        file if file.storage.redis => "`storage: { redis: true }`",
+        _ => return Ok(()),
+    };
+    let message =
+        format!("the gateway does not serve {asked} yet: leave it out, and each node counts alone");
+    Err(Failure::Failed(message))
 }
 
 fn bad(faults: &tollgate_policy::Diagnostics) -> Failure {
