@@ -77,6 +77,11 @@ impl Settings {
         self
     }
 
+    /// The longest that a call waits for it.
+    pub fn longest_wait(&self) -> Duration {
+        self.timeout
+    }
+
     /// What sentinels call the server; `mymaster` if unsaid.
     #[must_use]
     pub fn master(mut self, name: &str) -> Settings {
