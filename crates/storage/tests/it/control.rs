@@ -176,7 +176,9 @@ fn answers_are_forgotten_by_age_and_by_number(kind: Kind) {
         let most = u64::from(IdempotentAnswer::MOST);
         let remember =
             |n: u64| Change::Remember(Box::new(answer(&format!("n{n}"), n / most * 24 * 3600)));
-        store.commit((0..most).map(remember).collect()).await.unwrap();
+        for part in (0..most).collect::<Vec<_>>().chunks(2000) {
+            store.commit(part.iter().copied().map(remember).collect()).await.unwrap();
+        }
         assert!(store.answer_to("n0", NOW).await.unwrap().is_some());
         store.commit((most..most + 10).map(remember).collect()).await.unwrap();
         assert!(store.answer_to("n9", NOW).await.unwrap().is_none());
