@@ -16,7 +16,7 @@ for _, words in ipairs({
     -- A server without room can still be read, and says so to whoever writes.
     if schema and string.sub(done.err, 1, 3) == 'OOM' then break end
     redis.pcall('UNLINK', probe)
-    return redis.error_reply(done.err)
+    return redis.error_reply('ERR ' .. words[1] .. ' is not possible: ' .. done.err)
   end
 end
 if not schema then

@@ -158,13 +158,16 @@ impl Feed {
 
     /// Tells every key there is, also those that have ended.
     async fn tell_all(&self, watchers: &mut Watchers) -> Result<(), StoreError> {
-        let mut after = 0;
+        let list = (&*self.plain, &self.names);
+        let mut rest = reader::Parts::new(list, Names::order(None), (0, reader::PART));
         loop {
-            let page = (Names::order(None), after, reader::PART);
-            let rows = reader::page(&self.plain, &self.names, page).await?;
-            let Some((last, _)) = rows.last() else { return Ok(()) };
-            after = *last;
-            rows.iter().for_each(|(_, key)| (watchers.keys)(key));
+            let rows = rest.next().await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            // One that does not read stays as it is known.
+            let texts = rows.iter().filter_map(|(_, row)| text(row));
+            texts.filter_map(|row| row::read_key(row).ok()).for_each(|key| (watchers.keys)(&key));
         }
     }
 

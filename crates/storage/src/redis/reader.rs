@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Pipeline, Value, cmd};
 use tokio::sync::mpsc::Sender;
 use tollgate_core::Time;
 use tollgate_policy::TenantId;
@@ -11,7 +11,6 @@ use tollgate_redis::Plain;
 
 use super::feed::Feed;
 use super::names::Names;
-use super::scripts::PAGE;
 use super::values::{damaged, list, number, read_moment, text};
 use super::{row, usage_query};
 use crate::request::Read;
@@ -33,22 +32,77 @@ pub(super) struct Reader {
     pub(super) feed: Arc<Feed>,
 }
 
-/// A part of a list of keys, after a place.
-pub(super) async fn page(
-    plain: &Plain,
-    names: &Names,
-    (order, after, count): (String, i64, usize),
-) -> Result<Vec<(i64, StoredKey)>, StoreError> {
-    let mut cmd = PAGE.with_keys(&[&names.meta()]);
-    cmd.arg(order).arg(after).arg(count);
-    let value = plain.run(&PAGE, cmd, WITHIN).await?;
-    let rows = list(&value).ok_or_else(|| damaged("the list of keys"))?;
-    let read = |pair: &[Value]| {
-        let place = number(&pair[0]).ok_or_else(|| damaged("the list of keys"))?;
-        let row = text(&pair[1]).ok_or_else(|| damaged("a key"))?;
-        Ok((place, row::read_key(row)?))
+/// A list of keys, read part by part. Keys are never deleted, so nothing is missed between two parts.
+pub(super) struct Parts<'a> {
+    plain: &'a Plain,
+    names: &'a Names,
+    order: String,
+    count: usize,
+    /// Places and ids of the next part; `None` before the first.
+    next: Option<Vec<(i64, String)>>,
+    after: i64,
+}
+
+/// Places and rows that are yet to be read.
+type Unread = Vec<(i64, Value)>;
+
+impl<'a> Parts<'a> {
+    /// `count` at a time of the list called `order`, after a place.
+    pub(super) fn new(
+        (plain, names): (&'a Plain, &'a Names),
+        order: String,
+        (after, count): (i64, usize),
+    ) -> Parts<'a> {
+        Parts { plain, names, order, count, next: None, after }
+    }
+
+    fn ids(&self, after: i64) -> Cmd {
+        let mut range = cmd("ZRANGEBYSCORE");
+        range.arg(self.names.of(&self.order)).arg(format!("({after}")).arg("+inf");
+        range.arg("WITHSCORES").arg("LIMIT").arg(0).arg(self.count);
+        range
+    }
+
+    /// The next part; empty at the end. The ids of the one after it are asked for on the same way.
+    pub(super) async fn next(&mut self) -> Result<Unread, StoreError> {
+        let ids = match self.next.take() {
+            Some(ids) => ids,
+            None => read_ids(&self.plain.ask(self.ids(self.after), WITHIN).await?)?,
+        };
+        let Some((last, _)) = ids.last() else { return Ok(Vec::new()) };
+        self.after = *last;
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("HMGET").arg(self.names.of("keys"));
+        for (_, id) in &ids {
+            both.arg(id);
+        }
+        let is_last = ids.len() < self.count;
+        if !is_last {
+            both.add_command(self.ids(self.after));
+        }
+        let mut answers = self.plain.ask_all(&both, WITHIN).await?.into_iter();
+        let rows = answers.next().unwrap_or(Err(tollgate_redis::Unavailable::Nonsense))?;
+        self.next = Some(match answers.next() {
+            Some(ids) => read_ids(&ids?)?,
+            None => Vec::new(),
+        });
+        let Value::Array(rows) = rows else { return Err(damaged("the keys")) };
+        Ok(ids.into_iter().map(|(place, _)| place).zip(rows).collect())
+    }
+}
+
+fn read_ids(value: &Value) -> Result<Vec<(i64, String)>, StoreError> {
+    let read = |pair: &[Value]| Some((number(&pair[1])?, text(&pair[0])?.to_owned()));
+    let ids = list(value).and_then(|ids| ids.chunks_exact(2).map(read).collect());
+    ids.ok_or_else(|| damaged("the list of keys"))
+}
+
+/// The keys of a part.
+pub(super) fn read_rows(rows: &Unread) -> Result<Vec<(i64, StoredKey)>, StoreError> {
+    let read = |(place, row): &(i64, Value)| {
+        Ok((*place, row::read_key(text(row).ok_or_else(|| damaged("a key"))?)?))
     };
-    rows.chunks_exact(2).map(read).collect()
+    rows.iter().map(read).collect()
 }
 
 impl Reader {
@@ -119,8 +173,9 @@ impl Reader {
         let order = Names::order(tenant.as_ref().map(TenantId::as_str));
         let after = asked.after.as_ref().map_or(0, |cursor| cursor.0);
         let wanted = asked.rows();
-        let rows = page(&self.plain, &self.names, (order, after, wanted + 1)).await?;
-        Ok(page_of(rows, wanted))
+        let from = (after, wanted + 1);
+        let rows = Parts::new((&self.plain, &self.names), order, from).next().await?;
+        Ok(page_of(read_rows(&rows)?, wanted))
     }
 
     /// Sends all keys that have not ended; stops when nobody receives them.
@@ -130,14 +185,25 @@ impl Reader {
         parts: &Sender<Result<Vec<StoredKey>, StoreError>>,
     ) -> Result<(), StoreError> {
         self.feed.loading().await?;
-        let mut after = 0;
+        let list = (&*self.plain, &self.names);
+        let mut rest = Parts::new(list, Names::order(None), (0, PART));
+        let mut reading = None;
         loop {
-            let rows = page(&self.plain, &self.names, (Names::order(None), after, PART)).await?;
-            let Some((last, _)) = rows.last() else { return Ok(()) };
-            after = *last;
-            let keys = rows.into_iter().map(|(_, key)| key);
-            let part = keys.filter(|key| key.ends_at() > now).collect();
-            if parts.send(Ok(part)).await.is_err() {
+            let rows = rest.next().await?;
+            let is_end = rows.is_empty();
+            // One part is read by another thread while the next is fetched.
+            let next = tokio::task::spawn_blocking(move || read_rows(&rows));
+            if let Some(before) = reading.replace(next) {
+                let rows: Result<_, StoreError> = before
+                    .await
+                    .map_err(|why| StoreError::from(Unavailable::Failed(why.to_string())))?;
+                let keys = rows?.into_iter().map(|(_, key): (i64, StoredKey)| key);
+                let part = keys.filter(|key| key.ends_at() > now).collect();
+                if parts.send(Ok(part)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            if is_end {
                 return Ok(());
             }
         }

@@ -20,7 +20,6 @@ scripts! {
     USAGE = [NAMES, ONCE], "usage.lua";
     TIDY = [NAMES], "tidy.lua";
     CHANGES = [NAMES], "changes.lua";
-    PAGE = [NAMES], "page.lua";
     RESERVE = [], "reserve.lua";
     REFUND = [], "refund.lua";
 }

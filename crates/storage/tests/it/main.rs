@@ -6,6 +6,9 @@ mod backup;
 mod concurrency;
 mod control;
 mod failing;
+#[allow(dead_code, reason = "it has what the counters' tests need as well")]
+#[path = "../../../redis/tests/it/groups.rs"]
+mod groups;
 mod homes;
 mod keys;
 mod kills;
@@ -15,7 +18,9 @@ mod quotas;
 #[allow(dead_code, unused, reason = "it has what the counters' tests need as well")]
 #[path = "../../../redis/tests/it/servers.rs"]
 mod servers;
+mod shared;
 mod snapshot;
+mod troubled;
 mod usage;
 
 use std::convert::Infallible;
