@@ -6,8 +6,10 @@
 
 mod commands;
 mod deploy;
+mod grpc;
 mod keys;
 mod law;
 mod run_time;
+mod strategies;
 mod support;
 mod told;
