@@ -7,9 +7,11 @@
 mod commands;
 mod control;
 mod deploy;
+mod grpc;
 mod keys;
 mod law;
 mod run_time;
+mod strategies;
 mod support;
 mod told;
 mod usage;
