@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use tollgate_policy::{HttpUrl, ListenAddress};
+use tollgate_policy::shapes::RedisMode;
+use tollgate_policy::{HttpUrl, ListenAddress, RedisUrl};
 
 /// A rate-limiting gateway: who is calling, what they may spend, and when to come back.
 #[derive(Debug, Parser)]
@@ -21,6 +22,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Show which limits a request meets, and where each comes from
     Explain(Explain),
+    /// Tell whether Redis or Valkey can keep what is promised with it, and what to do if not
+    Doctor(Doctor),
     /// Print the JSON Schema of the configuration file
     Schema,
 }
@@ -73,4 +76,29 @@ pub(crate) struct Explain {
     /// JSON, instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// Where it is, instead of the file's `redis.url`
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<RedisUrl>,
+    /// How it is reached, instead of the file's `redis.mode`: single, cluster or sentinel
+    #[arg(long, value_name = "MODE", value_parser = redis_mode)]
+    pub(crate) mode: Option<RedisMode>,
+    /// The configuration file, which says what it is for
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// JSON, instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn redis_mode(text: &str) -> Result<RedisMode, String> {
+    match text {
+        "single" => Ok(RedisMode::Single),
+        "cluster" => Ok(RedisMode::Cluster),
+        "sentinel" => Ok(RedisMode::Sentinel),
+        _ => Err("write single, cluster or sentinel".to_owned()),
+    }
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod doctor;
 mod exit;
 mod explain;
 mod output;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Schema => schema::run(),
     };
     exit::code(done)
