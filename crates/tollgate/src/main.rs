@@ -6,6 +6,7 @@ mod doctor;
 mod exit;
 mod explain;
 mod output;
+mod reach;
 mod schema;
 mod serve;
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tollgate_policy::shapes::{self, RedisMode};
-use tollgate_redis::{Mode, Settings};
 
 use crate::args::Doctor;
 use crate::exit::Failure;
 use crate::output::{policy, print, print_json};
+use crate::reach;
 use findings::{Finding, Level, Purpose};
 
 /// What was found.
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
     if let Some(mode) = args.mode {
         redis.mode = mode;
     }
-    let settings = settings(&redis)?;
+    let settings = reach::settings(&redis)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let facts = runtime.block_on(facts::ask(&settings, redis.prefix.as_str()));
     let findings = findings::judge(&facts, &redis, purpose);
@@ -73,17 +73,6 @@ fn nothing(json: bool) -> Result<(), Failure> {
         return print_json(&serde_json::json!({ "good": true, "findings": [], "note": what }));
     }
     print(&format!("Nothing to examine: {what}.\n"))
-}
-
-fn settings(redis: &shapes::Redis) -> Result<Settings, Failure> {
-    let mode = match redis.mode {
-        RedisMode::Single => Mode::Single,
-        RedisMode::Cluster => Mode::Cluster,
-        RedisMode::Sentinel => Mode::Sentinel,
-    };
-    let settings = Settings::new(redis.url.as_str());
-    let settings = settings.map_err(|why| Failure::Failed(why.to_string()))?;
-    Ok(settings.mode(mode).timeout(Duration::from_millis(redis.timeout_ms)))
 }
 
 fn name(mode: RedisMode) -> &'static str {
