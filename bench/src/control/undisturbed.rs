@@ -231,7 +231,8 @@ async fn issue(admin: u16, is_over: Arc<AtomicBool>, issued: Arc<AtomicU64>) {
     );
     let mut issuers = JoinSet::new();
     for _ in 0..ISSUERS {
-        let (request, is_over, issued) = (request.clone(), Arc::clone(&is_over), Arc::clone(&issued));
+        let (request, is_over, issued) =
+            (request.clone(), Arc::clone(&is_over), Arc::clone(&issued));
         issuers.spawn(async move {
             let Ok(mut stream) = connect(admin).await else { return };
             while !is_over.load(Relaxed) && stream.write_all(request.as_bytes()).await.is_ok() {
@@ -246,7 +247,8 @@ async fn issue(admin: u16, is_over: Arc<AtomicBool>, issued: Arc<AtomicU64>) {
 }
 
 async fn connect(port: u16) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).await.map_err(|error| error.to_string())?;
+    let stream =
+        TcpStream::connect(("127.0.0.1", port)).await.map_err(|error| error.to_string())?;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     Ok(stream)
 }
