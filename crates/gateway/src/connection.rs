@@ -128,11 +128,7 @@ pub(crate) async fn serve<H: Handler>(
     }
 }
 
-fn connection(
-    peer: SocketAddr,
-    worker: &Worker,
-    stream: &Stream,
-) -> Connection {
+fn connection(peer: SocketAddr, worker: &Worker, stream: &Stream) -> Connection {
     let address = peer.ip().to_canonical();
     Connection {
         peer,

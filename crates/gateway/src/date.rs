@@ -17,7 +17,8 @@ const LENGTH: usize = 29;
 
 impl Default for Date {
     fn default() -> Date {
-        let date = Date { second: Cell::new(0), text: Cell::new(*b"Thu, 01 Jan 1970 00:00:00 GMT") };
+        let date =
+            Date { second: Cell::new(0), text: Cell::new(*b"Thu, 01 Jan 1970 00:00:00 GMT") };
         date.refresh();
         date
     }
@@ -25,7 +26,10 @@ impl Default for Date {
 
 impl Date {
     /// Looks at the clock; to be called several times a second.
-    #[expect(clippy::disallowed_methods, reason = "tells the time of day, and decides nothing by it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tells the time of day, and decides nothing by it"
+    )]
     pub(crate) fn refresh(&self) {
         self.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs());
     }
@@ -34,10 +38,10 @@ impl Date {
         if self.second.replace(second) == second {
             return;
         }
-        let stamp = i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
-        let text = stamp.and_then(|stamp| {
-            DateTimePrinter::new().timestamp_to_rfc9110_string(&stamp).ok()
-        });
+        let stamp =
+            i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
+        let text =
+            stamp.and_then(|stamp| DateTimePrinter::new().timestamp_to_rfc9110_string(&stamp).ok());
         if let Some(text) = text.and_then(|text| text.into_bytes().try_into().ok()) {
             self.text.set(text);
         }

@@ -42,7 +42,9 @@ impl Source {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Source::Http1(wire) => wire.body_left().map_or_else(SizeHint::new, SizeHint::with_exact),
+            Source::Http1(wire) => {
+                wire.body_left().map_or_else(SizeHint::new, SizeHint::with_exact)
+            }
             Source::Http2(incoming) => incoming.size_hint(),
         }
     }

@@ -8,12 +8,22 @@ use http::header::{HeaderName, HeaderValue};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chunks {
     /// In a size, with the digits so far.
-    Size { size: u64, digits: u8 },
+    Size {
+        size: u64,
+        digits: u8,
+    },
     /// After a size: an extension, which nobody reads.
-    Extension { size: u64, length: u16 },
+    Extension {
+        size: u64,
+        length: u16,
+    },
     /// After a size and CR.
-    SizeEnd { size: u64 },
-    Data { left: u64 },
+    SizeEnd {
+        size: u64,
+    },
+    Data {
+        left: u64,
+    },
     /// After the data.
     DataEnd,
     /// After the data and CR.

@@ -46,8 +46,7 @@ pub(super) fn may_be_whole(input: &[u8], seen: usize) -> bool {
         return !input.is_empty() && input.len() != seen;
     }
     let fresh = &input[seen.saturating_sub(3)..];
-    fresh.windows(2).any(|pair| pair == b"\n\n")
-        || fresh.windows(3).any(|three| three == b"\n\r\n")
+    fresh.windows(2).any(|pair| pair == b"\n\n") || fresh.windows(3).any(|three| three == b"\n\r\n")
 }
 
 /// Parses the head at the front of `input`.
@@ -68,8 +67,11 @@ fn parse_into<'b>(
     fields: &mut [std::mem::MaybeUninit<httparse::Header<'b>>],
 ) -> Parsed {
     let mut request = httparse::Request::new(&mut []);
-    let parsed =
-        httparse::ParserConfig::default().parse_request_with_uninit_headers(&mut request, bytes, fields);
+    let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
+        &mut request,
+        bytes,
+        fields,
+    );
     let length = match parsed {
         Ok(httparse::Status::Complete(length)) if length <= limits.largest_head() => length,
         Ok(httparse::Status::Partial) if bytes.len() <= limits.largest_head() => {

@@ -20,7 +20,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use http::{Method, StatusCode, Version};
 
 use crate::entry::Entry;
@@ -70,7 +70,8 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
         let switch = head.wants_switch.then(|| Switch::offer(&mut head.request));
         let body = wire.begin(&head, worker);
         let Some((response, is_last)) = answer(&wire, entry, head, body).await else { return };
-        exchange.is_kept &= !is_last;
+        // Said with the answer, it keeps the caller from sending its next request to nobody.
+        exchange.is_kept &= !is_last && (Rc::strong_count(&wire) > 1 || wire.may_be_drained());
         let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let Ok(is_kept) = respond(&wire, (worker, watch), response, &exchange).await else {
             return;
@@ -81,7 +82,7 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
             }
             return;
         }
-        if !is_kept || !wire.is_finished() {
+        if !is_kept || !wire.drain(watch).await {
             return wire.linger(watch).await;
         }
         // Whoever still holds the last request's body must not read of the next.
@@ -155,6 +156,3 @@ async fn answer<H: Handler>(
     })
     .await
 }
-
-/// Bytes that were read and are not used yet.
-type Ahead = Bytes;

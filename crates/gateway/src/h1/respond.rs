@@ -176,7 +176,8 @@ impl Writer {
             Framing::Chunked => {
                 output.extend_from_slice(b"0\r\n");
                 if let (Some(trailers), Some(named)) = (trailers, &self.named) {
-                    let is_named = |name: &HeaderName| has_word(named.as_bytes(), name.as_str().as_bytes());
+                    let is_named =
+                        |name: &HeaderName| has_word(named.as_bytes(), name.as_str().as_bytes());
                     for (name, value) in trailers.iter().filter(|(name, _)| is_named(name)) {
                         line(output, name.as_str(), value.as_bytes());
                     }

@@ -14,7 +14,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::body::{Decoder, Step};
 use super::head::Head;
-use super::Ahead;
 use crate::request_body::{RequestBody, RequestBodyError};
 use crate::stream::Stream;
 use crate::ticker::Watch;
@@ -48,7 +47,8 @@ pub(crate) struct Wire {
 #[derive(Debug)]
 pub(super) struct Io {
     stream: Option<Stream>,
-    pub(super) input: Ahead,
+    /// Read and not used yet.
+    pub(super) input: Bytes,
     /// Not sent yet, from `sent` on.
     pub(super) output: Vec<u8>,
     pub(super) sent: usize,
@@ -57,11 +57,7 @@ pub(super) struct Io {
 impl Wire {
     pub(super) fn new(stream: Stream) -> Wire {
         let io = Io { stream: Some(stream), input: Bytes::new(), output: Vec::new(), sent: 0 };
-        Wire {
-            io: RefCell::new(io),
-            body: RefCell::new(Decoder::Done),
-            expects: Cell::new(false),
-        }
+        Wire { io: RefCell::new(io), body: RefCell::new(Decoder::Done), expects: Cell::new(false) }
     }
 
     pub(super) fn io(&self) -> RefMut<'_, Io> {
@@ -84,11 +80,36 @@ impl Wire {
         }
     }
 
-    /// Whether the request's body was read to its end, or can be from what is there.
-    pub(super) fn is_finished(&self) -> bool {
-        let (mut io, mut body) = (self.io.borrow_mut(), self.body.borrow_mut());
-        while let Ok(Step::Frame(_)) = body.decode(&mut io.input) {}
-        matches!(*body, Decoder::Done)
+    /// Whether what is left of the request's body is worth reading, for the sake of the next request.
+    pub(super) fn may_be_drained(&self) -> bool {
+        let left = self.body_left().is_some_and(|left| left <= MOST_AHEAD as u64);
+        left && !self.expects.get()
+    }
+
+    /// Reads what is left of the request's body. `false` if it does not come, or is no good.
+    pub(super) async fn drain(&self, watch: &Watch) -> bool {
+        if matches!(*self.body.borrow(), Decoder::Done) {
+            return true;
+        }
+        self.expects.set(false);
+        watch.arm(LINGER);
+        let mut drained = 0;
+        poll_fn(|cx| {
+            loop {
+                match self.poll_body(cx) {
+                    Poll::Ready(None) => return Poll::Ready(true),
+                    Poll::Ready(Some(Err(_))) => return Poll::Ready(false),
+                    Poll::Ready(Some(Ok(frame))) => {
+                        drained += frame.data_ref().map_or(0, Bytes::len);
+                        if drained > MOST_AHEAD {
+                            return Poll::Ready(false);
+                        }
+                    }
+                    Poll::Pending => return watch.poll(cx).map(|()| false),
+                }
+            }
+        })
+        .await
     }
 
     /// Bytes of the request's body that are still to come, if that is known.
@@ -112,7 +133,9 @@ impl Wire {
             if self.expects.take() {
                 io.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             }
-            if !io.output.is_empty() && let Poll::Ready(Err(error)) = io.poll_send(cx) {
+            if !io.output.is_empty()
+                && let Poll::Ready(Err(error)) = io.poll_send(cx)
+            {
                 return Poll::Ready(Some(Err(RequestBodyError::Caller(error.into()))));
             }
             match ready!(io.poll_fill(cx)) {

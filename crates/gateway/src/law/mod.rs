@@ -24,7 +24,7 @@ use tollgate_engine::{Clock, SystemClock};
 use tollgate_gate::{Gate, Lines};
 use tollgate_policy::compile::Work;
 use tollgate_policy::routes::normalise;
-use tollgate_wire::{degraded_by, names};
+use tollgate_wire::{HeadLines, degraded_by, names};
 
 pub use keys::{FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
@@ -205,15 +205,16 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             }
         };
         self.metrics.answered(gate.limiter().clock().now() - sent);
-        let headers = response.headers_mut();
-        names::strip(headers);
-        headers.insert(&names::X_REQUEST_ID, record.request_id.clone());
+        names::strip(response.headers_mut());
+        let mut lines = HeadLines::with_capacity(USUAL_LINES);
+        lines.set(&names::X_REQUEST_ID, &record.request_id);
         if passage.shows_headers() && !passage.is_empty() {
-            Lines::of(&passage).report().write(headers);
+            Lines::of(&passage).report().write_lines(&mut lines);
         }
         if let Some(mark) = mark {
-            headers.insert(&names::X_RATELIMIT_DEGRADED, mark);
+            lines.set(&names::X_RATELIMIT_DEGRADED, &mark);
         }
+        response.body_mut().set_lines(lines);
         response
     }
 }
@@ -241,6 +242,9 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
         Answer::plain(&id).fault(fault.status(), &capitalised(fault.detail()))
     }
 }
+
+/// Room for the headers that a response gets, in bytes.
+const USUAL_LINES: usize = 640;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
