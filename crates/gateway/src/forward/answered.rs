@@ -12,6 +12,7 @@ use super::h2::UnderWay;
 
 /// The body of an upstream's response, and the connection it comes over as long as that is needed. Dropped before its
 /// end, it takes the connection with it.
+#[expect(clippy::large_enum_variant, reason = "a response's body keeps it in a box")]
 pub(crate) enum Answered {
     /// HTTP/1.1: polling the body polls the connection.
     Own(h1::Incoming),

@@ -119,10 +119,10 @@ impl Chunked {
         while let Some(&byte) = from.first() {
             from.advance(1);
             self.trailers.push(byte);
+            if self.trailers.len() > MOST_TRAILERS {
+                return Err(BadBody::Trailers);
+            }
             if byte != b'\n' {
-                if self.trailers.len() >= MOST_TRAILERS {
-                    return Err(BadBody::Trailers);
-                }
                 continue;
             }
             if self.trailers == b"\r\n" {

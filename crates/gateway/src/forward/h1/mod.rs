@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::{Method, Response};
 use http_body::Body as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
@@ -43,7 +43,7 @@ use crate::stream::Stream;
 use crate::ticker::{Ticker, Watch};
 use decoder::Decoder;
 pub(crate) use incoming::Incoming;
-use response_head::{BadHead, Head, Parsed};
+use response_head::{Head, HeadReader};
 use sending::Sending;
 
 /// Bytes that are read and copied; a read that fills them is followed by such of a large piece.
@@ -90,8 +90,7 @@ pub(crate) struct Busy {
     pool: Rc<Pool>,
     is_reused: bool,
     sending: Sending,
-    /// A head of which the end has not come.
-    part: Vec<u8>,
+    reader: HeadReader,
     /// A byte of the response has come.
     is_heard: bool,
     /// Reads fill what they are given.
@@ -107,7 +106,7 @@ impl Busy {
             pool: Rc::clone(pool),
             is_reused,
             sending: Sending::new(),
-            part: Vec::new(),
+            reader: HeadReader::default(),
             is_heard: false,
             is_bulk: false,
             is_kept: false,
@@ -210,43 +209,13 @@ impl Busy {
                 return Poll::Ready(Err(closed()));
             }
             self.is_heard = true;
-            let found = self.find_head(came, outbound);
+            let is_to_head = *outbound.request.method() == Method::HEAD;
+            let found = self.reader.read(came, is_to_head, outbound.request.headers_mut());
             let bad = |error| ForwardError::sent(ForwardCause::BadResponse).with(error);
             if let Some(found) = found.map_err(bad)? {
                 return Poll::Ready(Ok(found));
             }
         }
-    }
-
-    fn find_head(
-        &mut self,
-        came: Bytes,
-        outbound: &mut Outbound,
-    ) -> Result<Option<(Head, Bytes)>, BadHead> {
-        let mut bytes = came;
-        if !self.part.is_empty() {
-            let looked_at = self.part.len().saturating_sub(2);
-            self.part.extend_from_slice(&bytes);
-            if !has_end(&self.part[looked_at..]) && self.part.len() <= response_head::LARGEST {
-                return Ok(None);
-            }
-            bytes = Bytes::from(std::mem::take(&mut self.part));
-        }
-        let is_to_head = *outbound.request.method() == Method::HEAD;
-        while !bytes.is_empty() {
-            match response_head::parse(&bytes, is_to_head, outbound.request.headers_mut())? {
-                Parsed::Interim(size) => bytes.advance(size),
-                Parsed::Final(head) => {
-                    bytes.advance(head.size);
-                    return Ok(Some((head, bytes)));
-                }
-                Parsed::Part => {
-                    self.part = bytes.to_vec();
-                    break;
-                }
-            }
-        }
-        Ok(None)
     }
 
     /// What has come; nothing at the end.
@@ -317,11 +286,6 @@ impl Busy {
             self.pool.put(self.idle, now);
         }
     }
-}
-
-/// Whether a head may end here: an empty line, whatever its end.
-fn has_end(bytes: &[u8]) -> bool {
-    bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
 }
 
 /// Whether a request may be sent twice: it has no body and means the same twice (RFC 9110, 9.2.2).

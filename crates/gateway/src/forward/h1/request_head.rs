@@ -58,7 +58,7 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound, origin: &Origin) -> 
         Framing::Done if has_length => out.extend_from_slice(b"content-length: 0\r\n"),
         Framing::Done => (),
         Framing::Length(length) => {
-            line(out, CONTENT_LENGTH.as_str(), length.to_string().as_bytes())
+            line(out, CONTENT_LENGTH.as_str(), length.to_string().as_bytes());
         }
         Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }

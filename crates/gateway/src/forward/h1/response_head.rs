@@ -6,7 +6,7 @@
 
 use std::mem::MaybeUninit;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Version};
 use hyper::ext::ReasonPhrase;
@@ -18,7 +18,7 @@ use crate::forward::head;
 const MOST_HEADERS: usize = 100;
 
 /// Bytes of a head.
-pub(crate) const LARGEST: usize = 64 * 1024;
+const LARGEST: usize = 64 * 1024;
 
 /// The head of a response, without what is about one connection.
 #[derive(Debug)]
@@ -31,12 +31,12 @@ pub(crate) struct Head {
     /// Whether the upstream keeps the connection open.
     pub(crate) is_kept: bool,
     /// How many bytes it was.
-    pub(crate) size: usize,
+    size: usize,
 }
 
 /// What bytes from an upstream begin with.
 #[derive(Debug)]
-pub(crate) enum Parsed {
+enum Parsed {
     /// A head that has not come to its end.
     Part,
     /// A head that only announces another, and its size (RFC 9110, 15.2).
@@ -72,13 +72,55 @@ impl std::fmt::Display for BadHead {
 
 impl std::error::Error for BadHead {}
 
+/// Reads a head that may come in several pieces, after others that only announce it.
+#[derive(Debug, Default)]
+pub(crate) struct HeadReader {
+    /// A head of which the end has not come.
+    part: Vec<u8>,
+}
+
+impl HeadReader {
+    /// Takes over what has come. Once the head is complete, it and what came after it.
+    pub(crate) fn read(
+        &mut self,
+        came: Bytes,
+        is_to_head: bool,
+        spare: &mut HeaderMap,
+    ) -> Result<Option<(Head, Bytes)>, BadHead> {
+        let mut bytes = came;
+        if !self.part.is_empty() {
+            let looked_at = self.part.len().saturating_sub(2);
+            self.part.extend_from_slice(&bytes);
+            if self.part.len() <= LARGEST && !may_end(&self.part[looked_at..]) {
+                return Ok(None);
+            }
+            bytes = Bytes::from(std::mem::take(&mut self.part));
+        }
+        while !bytes.is_empty() {
+            match parse(&bytes, is_to_head, spare)? {
+                Parsed::Interim(size) => bytes.advance(size),
+                Parsed::Final(head) => {
+                    bytes.advance(head.size);
+                    return Ok(Some((head, bytes)));
+                }
+                Parsed::Part => {
+                    self.part = bytes.to_vec();
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether an empty line is here: a head is not looked at again before.
+fn may_end(bytes: &[u8]) -> bool {
+    bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
+}
+
 /// Reads the head that `bytes` begin with. Its headers go into a map that somebody no longer needs, for the room it has;
 /// their values are slices of `bytes`.
-pub(crate) fn parse(
-    bytes: &Bytes,
-    is_to_head: bool,
-    spare: &mut HeaderMap,
-) -> Result<Parsed, BadHead> {
+fn parse(bytes: &Bytes, is_to_head: bool, spare: &mut HeaderMap) -> Result<Parsed, BadHead> {
     let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
