@@ -38,26 +38,59 @@ pub(crate) trait Head {
 /// assert_eq!(headers["x-request-id"], "7");
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct HeadLines(Page);
+pub struct HeadLines {
+    page: Page,
+    /// A bit for each name, by [`trace`]: whether a name may be among them is mostly seen without a look at the lines.
+    traces: u64,
+}
+
+/// The bit of a name. The names that the gateway sets share none with those that callers commonly send.
+#[inline]
+fn trace(name: &str) -> u64 {
+    let first = name.as_bytes().first().map_or(0, |byte| usize::from(*byte));
+    1 << ((name.len() + first * 5) & 63)
+}
 
 impl HeadLines {
     /// None yet, with room for so many bytes.
     pub fn with_capacity(bytes: usize) -> HeadLines {
-        HeadLines(Page::with_capacity(bytes))
+        HeadLines { page: Page::with_capacity(bytes), traces: 0 }
     }
 
     /// Adds a line.
     #[inline]
     pub fn set(&mut self, name: &HeaderName, value: &HeaderValue) {
-        self.0.text(name.as_str());
-        self.0.text(": ");
-        self.0.bytes(value.as_bytes());
-        self.0.text("\r\n");
+        self.line(name.as_str(), |page| page.bytes(value.as_bytes()));
+    }
+
+    /// Adds a line, unless the text is none that a header may hold.
+    #[inline]
+    pub fn set_text(&mut self, name: &HeaderName, text: &str) {
+        if text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
+            self.line(name.as_str(), |page| page.text(text));
+        }
+    }
+
+    /// Whether there is a line of this name.
+    #[inline]
+    pub fn has(&self, name: &HeaderName) -> bool {
+        let name = name.as_str();
+        self.traces & trace(name) != 0 && self.iter().any(|(found, _)| found == name.as_bytes())
+    }
+
+    /// Adds a line of what is known to be right: a name in lower case, a value without control characters.
+    #[inline]
+    fn line(&mut self, name: &str, write: impl FnOnce(&mut Page)) {
+        self.traces |= trace(name);
+        self.page.text(name);
+        self.page.text(": ");
+        write(&mut self.page);
+        self.page.text("\r\n");
     }
 
     /// The lines as they go over the wire.
     pub fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+        self.page.as_bytes()
     }
 
     /// Whether there are none.
@@ -89,10 +122,7 @@ impl HeadLines {
 impl Head for HeadLines {
     #[inline]
     fn field(&mut self, name: &'static HeaderName, write: impl FnOnce(&mut Page)) {
-        self.0.text(name.as_str());
-        self.0.text(": ");
-        write(&mut self.0);
-        self.0.text("\r\n");
+        self.line(name.as_str(), write);
     }
 }
 
@@ -138,4 +168,57 @@ pub(crate) fn set(
     value: HeaderValue,
 ) {
     let _ = headers.try_insert(name, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::header;
+
+    #[test]
+    fn lines_know_their_names() {
+        let mut lines = HeadLines::default();
+        let name = HeaderName::from_static("x-request-id");
+        assert!(!lines.has(&name));
+        lines.set(&name, &HeaderValue::from_static("a: b"));
+        lines.set_text(&header::SERVER, "two\r\nlines");
+        lines.set_text(&header::AGE, "1");
+        assert_eq!(lines.as_bytes(), b"x-request-id: a: b\r\nage: 1\r\n");
+        assert!(lines.has(&name) && lines.has(&header::AGE) && !lines.has(&header::SERVER));
+        // The same trace as x-request-id.
+        let alike = HeaderName::from_static("x-elsewhere1");
+        assert!(trace(alike.as_str()) == trace(name.as_str()) && !lines.has(&alike));
+    }
+
+    #[test]
+    fn common_headers_leave_no_trace_of_ours() {
+        let ours = ["x-tollgate-tenant", "x-tollgate-user", "x-tollgate-plan", "x-request-id"];
+        let ours =
+            ours.into_iter().chain(["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"]);
+        let ours = ours.map(trace).fold(0, |all, one| all | one);
+        for common in [
+            "host",
+            "user-agent",
+            "accept",
+            "accept-encoding",
+            "accept-language",
+            "authorization",
+            "cache-control",
+            "connection",
+            "content-length",
+            "content-type",
+            "cookie",
+            "origin",
+            "if-modified-since",
+            "if-none-match",
+            "pragma",
+            "range",
+            "referer",
+            "sec-fetch-mode",
+            "traceparent",
+            "x-api-key",
+        ] {
+            assert_eq!(trace(common) & ours, 0, "{common}");
+        }
+    }
 }

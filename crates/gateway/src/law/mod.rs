@@ -187,14 +187,14 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             Some((_, Some(number))) => plane.upstream(number),
             _ => upstream,
         };
-        identity::tell(&mut request, plane, (&caller, held.get()), record);
+        let mut told = identity::tell(&mut request, plane, (&caller, held.get()), record);
         let mark = degraded.and_then(|(name, _)| degraded_by(name));
         if let Some(mark) = &mark {
-            request.headers_mut().insert(&names::X_RATELIMIT_DEGRADED, mark.clone());
+            told.set(&names::X_RATELIMIT_DEGRADED, mark);
         }
 
         let sent = gate.limiter().clock().now();
-        let mut response = match forwarder.forward(upstream, request, connection).await {
+        let mut response = match forwarder.forward(upstream, request, told, connection).await {
             Ok(response) => response,
             Err(error) => {
                 if error.was_never_sent() {
