@@ -35,28 +35,13 @@ pub(crate) struct Peer(Arc<Signals>);
 
 #[derive(Debug, Default)]
 struct Signals {
-    /// A byte came since somebody last asked.
-    is_heard: AtomicBool,
     /// It does not take what we write.
     is_deaf: AtomicBool,
 }
 
 impl Peer {
-    pub(crate) fn is_heard(&self) -> bool {
-        self.0.is_heard.load(Relaxed)
-    }
-
     pub(crate) fn is_deaf(&self) -> bool {
         self.0.is_deaf.load(Relaxed)
-    }
-
-    /// Asks anew whether a byte came.
-    pub(crate) fn forget(&self) {
-        self.0.is_heard.store(false, Relaxed);
-    }
-
-    fn hear(&self) {
-        self.0.is_heard.store(true, Relaxed);
     }
 
     fn written(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -151,19 +136,13 @@ impl AsyncRead for Stream {
             let some = buffer.remaining().min(this.rewound.len());
             buffer.put_slice(&this.rewound.split_to(some));
             if some > 0 {
-                this.peer.hear();
                 return Poll::Ready(Ok(()));
             }
         }
-        let before = buffer.filled().len();
-        let polled = match &mut this.wire {
+        match &mut this.wire {
             Wire::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
             Wire::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buffer),
-        };
-        if buffer.filled().len() > before {
-            this.peer.hear();
         }
-        polled
     }
 }
 

@@ -1,139 +1,170 @@
-//! Chunks: what a body without a length is sent in (RFC 9112, 7.1).
+//! Bodies in chunks (RFC 9112, 7.1), read strictly.
+//!
+//! What two readers could understand in two ways is refused: signs, sizes beyond 64 bits, lines that end without CR,
+//! control characters in extensions. Extensions are skipped and trailers kept, both within bounds.
 
-use bytes::Bytes;
-use http::HeaderMap;
-use http::header::{HeaderName, HeaderValue};
+use bytes::{Buf, Bytes};
+use http::{HeaderName, HeaderValue};
 
-/// Reads chunks, a byte at a time but for their data, so that it does not matter how they are cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chunks {
-    /// In a size, with the digits so far.
+use super::decoder::{BadBody, Decoded};
+use super::fields::{trailers, write_line};
+
+/// Of all extensions of a body together, and of its trailers.
+const MOST_EXTENSIONS: usize = 16 * 1024;
+const MOST_TRAILERS: usize = 16 * 1024;
+
+/// Where in a chunked body we are.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunked {
+    at: At,
+    /// Bytes of extensions so far.
+    extensions: usize,
+    /// The trailers as far as they have come.
+    trailers: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// In a size, with so many digits so far.
     Size {
         size: u64,
         digits: u8,
     },
-    /// After a size: an extension, which nobody reads.
-    Extension {
-        size: u64,
-        length: u16,
-    },
-    /// After a size and CR.
-    SizeEnd {
-        size: u64,
-    },
-    Data {
-        left: u64,
-    },
-    /// After the data.
-    DataEnd,
-    /// After the data and CR.
-    DataEndLine,
-    /// After the last chunk: trailers, then an empty line.
+    /// After a size: blanks, which some servers pad it with.
+    Padding(u64),
+    Extension(u64),
+    SizeLf(u64),
+    Data(u64),
+    DataCr,
+    DataLf,
     Trailers,
+    End,
 }
 
-/// Longest extension of a chunk, and longest trailers of a body.
-const MOST_EXTENSION: u16 = 1024;
-const MOST_TRAILERS: usize = 16 * 1024;
-const MOST_TRAILER_FIELDS: usize = 64;
+const START: At = At::Size { size: 0, digits: 0 };
 
-/// What reading came to.
-pub(super) enum Read {
-    Data(Bytes),
-    /// More bytes are needed.
-    More,
-    /// The body is over.
-    End(Option<HeaderMap>),
-}
-
-/// A body that is no proper sequence of chunks.
-#[derive(Debug)]
-pub(crate) struct BadChunks;
-
-impl std::fmt::Display for BadChunks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the body is no proper sequence of chunks")
+impl Chunked {
+    pub(crate) fn new() -> Chunked {
+        Chunked { at: START, extensions: 0, trailers: Vec::new() }
     }
-}
 
-impl std::error::Error for BadChunks {}
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self.at, At::End)
+    }
 
-impl Chunks {
-    pub(super) const START: Chunks = Chunks::Size { size: 0, digits: 0 };
-
-    /// Reads from the front of `input`.
-    pub(super) fn read(&mut self, input: &mut Bytes) -> Result<Read, BadChunks> {
+    /// Takes the next piece out of `from`.
+    pub(crate) fn decode(&mut self, from: &mut Bytes) -> Result<Decoded, BadBody> {
         loop {
-            if let Chunks::Trailers = self {
-                return trailers(input);
-            }
-            if let Chunks::Data { left } = self {
-                if input.is_empty() {
-                    return Ok(Read::More);
+            match self.at {
+                At::Data(left) => {
+                    let size = usize::try_from(left).unwrap_or(usize::MAX).min(from.len());
+                    if size == 0 {
+                        return Ok(Decoded::More);
+                    }
+                    let left = left - size as u64;
+                    self.at = if left == 0 { At::DataCr } else { At::Data(left) };
+                    return Ok(Decoded::Data(from.split_to(size)));
                 }
-                let some = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
-                *left -= some as u64;
-                if *left == 0 {
-                    *self = Chunks::DataEnd;
+                At::Trailers => return self.decode_trailers(from),
+                At::End => return Ok(Decoded::End),
+                _ => {
+                    let Some(&byte) = from.first() else { return Ok(Decoded::More) };
+                    from.advance(1);
+                    self.at = self.after(byte)?;
                 }
-                return Ok(Read::Data(input.split_to(some)));
             }
-            let Some(byte) = input.first().copied() else { return Ok(Read::More) };
-            *self = self.after(byte)?;
-            let _ = input.split_to(1);
         }
     }
 
-    /// Where one more byte of what is not data leads.
-    fn after(self, byte: u8) -> Result<Chunks, BadChunks> {
-        Ok(match (self, byte) {
-            (Chunks::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
-                let digit = (byte as char).to_digit(16).ok_or(BadChunks)?;
-                // Sixteen digits fill the number; more could only be zeroes in front.
-                let size = size.checked_mul(16).ok_or(BadChunks)? + u64::from(digit);
-                Chunks::Size { size, digits: digits.checked_add(1).ok_or(BadChunks)? }
-            }
-            (Chunks::Size { digits: 0, .. }, _) => return Err(BadChunks),
-            (Chunks::Size { size, .. }, b'\r') => Chunks::SizeEnd { size },
-            (Chunks::Size { size, .. }, b';' | b' ' | b'\t') => {
-                Chunks::Extension { size, length: 0 }
-            }
-            (Chunks::Extension { size, .. }, b'\r') => Chunks::SizeEnd { size },
-            (Chunks::Extension { size, length }, byte) if byte != b'\n' && byte != 0 => {
-                if length == MOST_EXTENSION {
-                    return Err(BadChunks);
+    /// One byte of what stands between the data.
+    fn after(&mut self, byte: u8) -> Result<At, BadBody> {
+        Ok(match (self.at, byte) {
+            (At::Size { size, digits }, _) if byte.is_ascii_hexdigit() => {
+                // Sixteen digits are 64 bits; leading zeros count as well.
+                if digits == 16 {
+                    return Err(BadBody::ChunkSize);
                 }
-                Chunks::Extension { size, length: length + 1 }
+                let digit = char::from(byte).to_digit(16).unwrap_or(0);
+                At::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
             }
-            (Chunks::SizeEnd { size: 0 }, b'\n') => Chunks::Trailers,
-            (Chunks::SizeEnd { size }, b'\n') => Chunks::Data { left: size },
-            (Chunks::DataEnd, b'\r') => Chunks::DataEndLine,
-            (Chunks::DataEndLine, b'\n') => Chunks::START,
-            _ => return Err(BadChunks),
+            (At::Size { digits: 0, .. }, _) => return Err(BadBody::ChunkSize),
+            (At::Size { size, .. } | At::Padding(size), _) => match byte {
+                b' ' | b'\t' => {
+                    self.count_extension()?;
+                    At::Padding(size)
+                }
+                b';' => At::Extension(size),
+                b'\r' => At::SizeLf(size),
+                _ => return Err(BadBody::ChunkSize),
+            },
+            (At::Extension(size), b'\r') => At::SizeLf(size),
+            (At::Extension(size), b'\t' | b' '..=b'~' | 0x80..) => {
+                self.count_extension()?;
+                At::Extension(size)
+            }
+            (At::SizeLf(0), b'\n') => At::Trailers,
+            (At::SizeLf(size), b'\n') => At::Data(size),
+            (At::DataCr, b'\r') => At::DataLf,
+            (At::DataLf, b'\n') => START,
+            _ => return Err(BadBody::ChunkEnd),
         })
     }
+
+    fn count_extension(&mut self) -> Result<(), BadBody> {
+        self.extensions += 1;
+        if self.extensions > MOST_EXTENSIONS { Err(BadBody::Extensions) } else { Ok(()) }
+    }
+
+    fn decode_trailers(&mut self, from: &mut Bytes) -> Result<Decoded, BadBody> {
+        while let Some(&byte) = from.first() {
+            from.advance(1);
+            self.trailers.push(byte);
+            if self.trailers.len() > MOST_TRAILERS {
+                return Err(BadBody::Trailers);
+            }
+            if byte != b'\n' {
+                continue;
+            }
+            if self.trailers == b"\r\n" {
+                self.at = At::End;
+                self.trailers = Vec::new();
+                return Ok(Decoded::End);
+            }
+            if self.trailers.ends_with(b"\n\r\n") {
+                self.at = At::End;
+                let lines = Bytes::from(std::mem::take(&mut self.trailers));
+                return Ok(match trailers(&lines)? {
+                    trailers if trailers.is_empty() => Decoded::End,
+                    trailers => Decoded::Trailers(trailers),
+                });
+            }
+        }
+        Ok(Decoded::More)
+    }
 }
 
-/// Reads the trailers and the empty line after them.
-fn trailers(input: &mut Bytes) -> Result<Read, BadChunks> {
-    if input.starts_with(b"\r\n") {
-        let _ = input.split_to(2);
-        return Ok(Read::End(None));
+/// Writes the line before a chunk's data.
+pub(crate) fn write_size(out: &mut Vec<u8>, size: usize) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
+    for at in (0..digits).rev() {
+        out.push(DIGITS[(size >> (at * 4)) & 15]);
     }
-    let mut fields = [httparse::EMPTY_HEADER; MOST_TRAILER_FIELDS];
-    let bytes = input.clone();
-    match httparse::parse_headers(&bytes, &mut fields) {
-        Ok(httparse::Status::Complete((length, fields))) if length <= MOST_TRAILERS => {
-            let mut map = HeaderMap::with_capacity(fields.len());
-            for field in fields {
-                let name = HeaderName::from_bytes(field.name.as_bytes());
-                let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
-                map.append(name.map_err(|_| BadChunks)?, value.map_err(|_| BadChunks)?);
-            }
-            let _ = input.split_to(length);
-            Ok(Read::End(Some(map)))
-        }
-        Ok(httparse::Status::Partial) if bytes.len() <= MOST_TRAILERS => Ok(Read::More),
-        _ => Err(BadChunks),
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What stands after a chunk's data, and after the last chunk's.
+pub(crate) const AFTER_DATA: &[u8] = b"\r\n";
+pub(crate) const AFTER_LAST_DATA: &[u8] = b"\r\n0\r\n\r\n";
+
+/// Ends a body, with trailers perhaps.
+pub(crate) fn write_end<'t>(
+    out: &mut Vec<u8>,
+    trailers: impl IntoIterator<Item = (&'t HeaderName, &'t HeaderValue)>,
+) {
+    out.extend_from_slice(b"0\r\n");
+    for (name, value) in trailers {
+        write_line(out, name.as_str(), value.as_bytes());
     }
+    out.extend_from_slice(b"\r\n");
 }

@@ -10,8 +10,9 @@ use http::header::{
 };
 use http::{Method, Request, Uri, Version};
 
-use super::body::Decoder;
-use super::chunked::Chunks;
+use super::chunked::Chunked;
+use super::decoder::Decoder;
+use super::fields::{has_word, may_end, number};
 use crate::fault::Fault;
 use crate::settings::Limits;
 
@@ -45,8 +46,7 @@ pub(super) fn may_be_whole(input: &[u8], seen: usize) -> bool {
     if seen == 0 || input.len() == seen {
         return !input.is_empty() && input.len() != seen;
     }
-    let fresh = &input[seen.saturating_sub(3)..];
-    fresh.windows(2).any(|pair| pair == b"\n\n") || fresh.windows(3).any(|three| three == b"\n\r\n")
+    may_end(&input[seen.saturating_sub(2)..])
 }
 
 /// Parses the head at the front of `input`.
@@ -153,7 +153,7 @@ impl Meaning {
                 }
             }
             14 if name == CONTENT_LENGTH => {
-                let length = digits(bytes).ok_or(Fault::Length)?;
+                let length = number(bytes).ok_or(Fault::Length)?;
                 match self.length.replace(length) {
                     Some(before) if before != length => return Err(Fault::Length),
                     Some(_) => return Ok(false),
@@ -178,23 +178,11 @@ impl Meaning {
             (Some(false), _) => Err(Fault::Coding),
             // One of the two is a lie, so who comes after on this connection is doubtful.
             (Some(true), length) => {
-                Ok((Decoder::Chunked(Chunks::START), self.is_kept && length.is_none()))
+                Ok((Decoder::Chunked(Chunked::new()), self.is_kept && length.is_none()))
             }
-            (None, None | Some(0)) => Ok((Decoder::Done, self.is_kept)),
-            (None, Some(length)) => Ok((Decoder::Length(length), self.is_kept)),
+            (None, length) => Ok((Decoder::Length(length.unwrap_or(0)), self.is_kept)),
         }
     }
-}
-
-/// A number of digits alone.
-fn digits(bytes: &[u8]) -> Option<u64> {
-    let is_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
-    is_number.then(|| std::str::from_utf8(bytes).ok()?.parse().ok()).flatten()
-}
-
-/// Whether a list holds `word`.
-pub(super) fn has_word(list: &[u8], word: &[u8]) -> bool {
-    list.split(|byte| *byte == b',').any(|found| found.trim_ascii().eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@
 //!         ▲ RequestBody reads from it through the same `Wire`
 //! ```
 
-mod body;
-mod chunked;
+pub(crate) mod chunked;
+pub(crate) mod decoder;
+pub(crate) mod fields;
 mod head;
 mod respond;
 mod wire;
@@ -68,7 +69,7 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
             takes_trailers: head.takes_trailers,
         };
         let switch = head.wants_switch.then(|| Switch::offer(&mut head.request));
-        let body = wire.begin(&head, worker);
+        let body = wire.begin(&mut head, worker);
         let Some((response, is_last)) = answer(&wire, entry, head, body).await else { return };
         // Said with the answer, it keeps the caller from sending its next request to nobody.
         exchange.is_kept &= !is_last && (Rc::strong_count(&wire) > 1 || wire.may_be_drained());

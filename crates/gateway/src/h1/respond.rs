@@ -10,8 +10,10 @@ use http::header::{CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, TRA
 use http::response::Parts;
 use http::{Response, StatusCode, Version};
 use http_body::Body as _;
+use hyper::ext::ReasonPhrase;
 
-use super::head::has_word;
+use super::chunked::{write_end, write_size};
+use super::fields::{has_word, write_line};
 use super::wire::{Io, Wire};
 use crate::body::Body;
 use crate::ticker::Watch;
@@ -155,7 +157,7 @@ impl Writer {
                 *left = left.checked_sub(data.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
                 self.is_over = *left == 0;
             }
-            Framing::Chunked => hex_line(output, data.len()),
+            Framing::Chunked => write_size(output, data.len()),
         }
         if data.len() > COPIED {
             self.large = data;
@@ -174,15 +176,14 @@ impl Writer {
         match self.framing {
             Framing::Length(1..) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Framing::Chunked => {
-                output.extend_from_slice(b"0\r\n");
-                if let (Some(trailers), Some(named)) = (trailers, &self.named) {
-                    let is_named =
-                        |name: &HeaderName| has_word(named.as_bytes(), name.as_str().as_bytes());
-                    for (name, value) in trailers.iter().filter(|(name, _)| is_named(name)) {
-                        line(output, name.as_str(), value.as_bytes());
-                    }
-                }
-                output.extend_from_slice(b"\r\n");
+                let named = self.named.as_ref();
+                let is_named = |name: &HeaderName| {
+                    named.is_some_and(|list| has_word(list.as_bytes(), name.as_str().as_bytes()))
+                };
+                write_end(
+                    output,
+                    trailers.into_iter().flatten().filter(|(name, _)| is_named(name)),
+                );
             }
             _ => (),
         }
@@ -211,7 +212,11 @@ fn write_head(
     output.extend_from_slice(if is_1_1 { b"HTTP/1.1 " } else { b"HTTP/1.0 " });
     output.extend_from_slice(parts.status.as_str().as_bytes());
     output.push(b' ');
-    output.extend_from_slice(parts.status.canonical_reason().unwrap_or_default().as_bytes());
+    let reason = match parts.extensions.get::<ReasonPhrase>() {
+        Some(reason) => reason.as_bytes(),
+        None => parts.status.canonical_reason().unwrap_or_default().as_bytes(),
+    };
+    output.extend_from_slice(reason);
     output.extend_from_slice(b"\r\n");
     let has_no_length = parts.status.is_informational() || parts.status == StatusCode::NO_CONTENT;
     let mut length = None;
@@ -227,7 +232,7 @@ fn write_head(
             }
             _ => (),
         }
-        line(output, name.as_str(), value.as_bytes());
+        write_line(output, name.as_str(), value.as_bytes());
     }
     output.extend_from_slice(body.lines().as_bytes());
     if !has_date {
@@ -262,35 +267,4 @@ fn write_head(
     }
     output.extend_from_slice(b"\r\n");
     if has_body && !exchange.is_head { framing } else { Framing::None }
-}
-
-fn line(output: &mut Vec<u8>, name: &str, value: &[u8]) {
-    output.reserve(name.len() + value.len() + 4);
-    output.extend_from_slice(name.as_bytes());
-    output.extend_from_slice(b": ");
-    output.extend_from_slice(value);
-    output.extend_from_slice(b"\r\n");
-}
-
-/// The size of a chunk.
-fn hex_line(output: &mut Vec<u8>, size: usize) {
-    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
-    for digit in (0..digits).rev() {
-        output.push(b"0123456789abcdef"[(size >> (4 * digit)) & 15]);
-    }
-    output.extend_from_slice(b"\r\n");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_of_chunks_are_hexadecimal() {
-        for size in [0, 1, 15, 16, 255, 4096, 65_536, usize::MAX] {
-            let mut line = Vec::new();
-            hex_line(&mut line, size);
-            assert_eq!(line, format!("{size:x}\r\n").into_bytes());
-        }
-    }
 }

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::body::{Decoder, Step};
+use super::decoder::{Decoded, Decoder};
 use super::head::Head;
 use crate::request_body::{RequestBody, RequestBodyError};
 use crate::stream::Stream;
@@ -40,6 +40,8 @@ thread_local! {
 pub(crate) struct Wire {
     io: RefCell<Io>,
     body: RefCell<Decoder>,
+    /// The body ended where it should not have, or is none.
+    is_broken: Cell<bool>,
     /// The caller waits for our word before it sends the body.
     expects: Cell<bool>,
 }
@@ -57,7 +59,12 @@ pub(super) struct Io {
 impl Wire {
     pub(super) fn new(stream: Stream) -> Wire {
         let io = Io { stream: Some(stream), input: Bytes::new(), output: Vec::new(), sent: 0 };
-        Wire { io: RefCell::new(io), body: RefCell::new(Decoder::Done), expects: Cell::new(false) }
+        Wire {
+            io: RefCell::new(io),
+            body: RefCell::new(Decoder::NOTHING),
+            is_broken: Cell::new(false),
+            expects: Cell::new(false),
+        }
     }
 
     pub(super) fn io(&self) -> RefMut<'_, Io> {
@@ -71,25 +78,32 @@ impl Wire {
     }
 
     /// A request begins: its body is read through the connection.
-    pub(super) fn begin(self: &Rc<Wire>, head: &Head, worker: &Rc<Worker>) -> RequestBody {
+    pub(super) fn begin(self: &Rc<Wire>, head: &mut Head, worker: &Rc<Worker>) -> RequestBody {
         self.expects.set(head.expects);
-        *self.body.borrow_mut() = head.body;
-        match head.body {
-            Decoder::Done => RequestBody::empty(),
-            _ => RequestBody::http1(self, worker),
-        }
+        let decoder = std::mem::replace(&mut head.body, Decoder::NOTHING);
+        let is_empty = decoder.is_end();
+        self.body.replace(decoder);
+        if is_empty { RequestBody::empty() } else { RequestBody::http1(self, worker) }
+    }
+
+    /// Whether the request's body was read to its end.
+    fn is_finished(&self) -> bool {
+        self.body.borrow().is_end()
     }
 
     /// Whether what is left of the request's body is worth reading, for the sake of the next request.
     pub(super) fn may_be_drained(&self) -> bool {
         let left = self.body_left().is_some_and(|left| left <= MOST_AHEAD as u64);
-        left && !self.expects.get()
+        left && !self.expects.get() && !self.is_broken.get()
     }
 
     /// Reads what is left of the request's body. `false` if it does not come, or is no good.
     pub(super) async fn drain(&self, watch: &Watch) -> bool {
-        if matches!(*self.body.borrow(), Decoder::Done) {
+        if self.is_finished() {
             return true;
+        }
+        if self.is_broken.get() {
+            return false;
         }
         self.expects.set(false);
         watch.arm(LINGER);
@@ -114,7 +128,8 @@ impl Wire {
 
     /// Bytes of the request's body that are still to come, if that is known.
     pub(crate) fn body_left(&self) -> Option<u64> {
-        self.body.borrow().left()
+        let body = self.body.borrow();
+        if body.is_end() { Some(0) } else { body.size_hint().exact() }
     }
 
     /// The next piece of the request's body.
@@ -123,12 +138,17 @@ impl Wire {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let (mut io, mut body) = (self.io.borrow_mut(), self.body.borrow_mut());
+        let broken = |error: Box<dyn std::error::Error + Send + Sync>| {
+            self.is_broken.set(true);
+            Poll::Ready(Some(Err(RequestBodyError::Caller(error))))
+        };
         loop {
             match body.decode(&mut io.input) {
-                Ok(Step::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
-                Ok(Step::End) => return Poll::Ready(None),
-                Ok(Step::More) => (),
-                Err(bad) => return Poll::Ready(Some(Err(RequestBodyError::Caller(bad.into())))),
+                Ok(Decoded::Data(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Ok(Decoded::Trailers(map)) => return Poll::Ready(Some(Ok(Frame::trailers(map)))),
+                Ok(Decoded::End) => return Poll::Ready(None),
+                Ok(Decoded::More) => (),
+                Err(bad) => return broken(bad.into()),
             }
             if self.expects.take() {
                 io.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -136,26 +156,19 @@ impl Wire {
             if !io.output.is_empty()
                 && let Poll::Ready(Err(error)) = io.poll_send(cx)
             {
-                return Poll::Ready(Some(Err(RequestBodyError::Caller(error.into()))));
+                return broken(error.into());
             }
             match ready!(io.poll_fill(cx)) {
                 Ok(1..) => (),
-                Ok(_) => {
-                    *body = Decoder::Broken;
-                    let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                    return Poll::Ready(Some(Err(RequestBodyError::Caller(end.into()))));
-                }
-                Err(error) => {
-                    *body = Decoder::Broken;
-                    return Poll::Ready(Some(Err(RequestBodyError::Caller(error.into()))));
-                }
+                Ok(_) => return broken(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Err(error) => return broken(error.into()),
             }
         }
     }
 
     /// Ready when the caller has hung up. While its body is being sent, whoever reads that will see it.
     pub(super) fn poll_hang_up(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if !matches!(*self.body.borrow(), Decoder::Done) {
+        if !self.is_finished() {
             return Poll::Pending;
         }
         let mut io = self.io.borrow_mut();
