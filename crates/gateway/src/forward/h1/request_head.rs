@@ -73,6 +73,7 @@ fn framing(outbound: &Outbound) -> Framing {
         return Framing::Done;
     }
     match body.size_hint().exact() {
+        Some(0) => Framing::Done,
         Some(length) => Framing::Length(length),
         None => Framing::Chunked,
     }
