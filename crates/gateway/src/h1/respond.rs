@@ -61,6 +61,7 @@ pub(super) async fn respond(
     let (parts, body) = response.into_parts();
     let mut is_kept = exchange.is_kept;
     let framing = {
+        wire.answering();
         let mut io = wire.io();
         if io.output.capacity() == 0 {
             io.output = worker.take_buffer();
@@ -99,7 +100,11 @@ impl Writer {
         (worker, watch): (&Worker, &Watch),
     ) -> Poll<io::Result<()>> {
         loop {
-            let is_waiting = self.gather(cx, &mut wire.io())?;
+            // The body may be reading the request's at the same time, over the same connection.
+            let mut output = std::mem::take(&mut wire.io().output);
+            let gathered = self.gather(cx, &mut output);
+            wire.io().output = output;
+            let is_waiting = gathered?;
             match self.poll_send(cx, &mut wire.io()) {
                 Poll::Ready(sent) => sent?,
                 Poll::Pending => {
@@ -127,17 +132,17 @@ impl Writer {
     }
 
     /// Adds what the body has to what is to be sent. `true` if it has no more for now.
-    fn gather(&mut self, cx: &mut Context<'_>, io: &mut Io) -> io::Result<bool> {
-        while !self.is_over && self.large.is_empty() && io.output.len() < COPIED {
+    fn gather(&mut self, cx: &mut Context<'_>, output: &mut Vec<u8>) -> io::Result<bool> {
+        while !self.is_over && self.large.is_empty() && output.len() < COPIED {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Pending => return Ok(true),
-                Poll::Ready(None) => self.end(&mut io.output, None)?,
+                Poll::Ready(None) => self.end(output, None)?,
                 Poll::Ready(Some(Err(error))) => return Err(io::Error::other(error)),
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => self.data(&mut io.output, data)?,
+                    Ok(data) => self.data(output, data)?,
                     Err(frame) => {
                         let trailers = frame.into_trailers().ok();
-                        self.end(&mut io.output, trailers.as_ref())?;
+                        self.end(output, trailers.as_ref())?;
                     }
                 },
             }

@@ -86,6 +86,11 @@ impl Wire {
         if is_empty { RequestBody::empty() } else { RequestBody::http1(self, worker) }
     }
 
+    /// An answer begins: it is too late to tell the caller to go on.
+    pub(super) fn answering(&self) {
+        self.expects.set(false);
+    }
+
     /// Whether the request's body was read to its end.
     fn is_finished(&self) -> bool {
         self.body.borrow().is_end()
@@ -105,7 +110,6 @@ impl Wire {
         if self.is_broken.get() {
             return false;
         }
-        self.expects.set(false);
         watch.arm(LINGER);
         let mut drained = 0;
         poll_fn(|cx| {
