@@ -14,7 +14,7 @@ pub(crate) fn reload(source: &Source, in_use: &InUse) {
         Err(Failure::BadConfiguration) => {
             tracing::error!("the new configuration is not usable: the old one stays in force");
         }
-        Err(Failure::Failed(why)) => {
+        Err(Failure::Failed(why) | Failure::Usage(why)) => {
             tracing::error!("the new configuration is not used, the old one stays in force: {why}");
         }
     }
