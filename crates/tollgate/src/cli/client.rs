@@ -69,6 +69,8 @@ impl Client {
         };
         let (mut sender, connection) =
             http1::handshake(stream).await.map_err(|why| broken(&why))?;
+        // It moves the bytes. How it ends is told by whoever waits for them; after the answer it does not matter.
+        let moving = tokio::spawn(connection);
         let exchange = async {
             let response = sender.send_request(request).await.map_err(|why| broken(&why))?;
             let (head, body) = response.into_parts();
@@ -81,20 +83,11 @@ impl Client {
                 url: url.to_string(),
             })
         };
-        // The connection moves both ways while the answer is waited for.
-        let both = async {
-            tokio::select! {
-                biased;
-                answer = exchange => answer,
-                ended = connection => Err(match ended {
-                    Ok(()) => broken(&"the connection was closed"),
-                    Err(why) => broken(&why),
-                }),
-            }
-        };
-        timeout(PATIENCE, both).await.unwrap_or_else(|_| {
+        let answer = timeout(PATIENCE, exchange).await.unwrap_or_else(|_| {
             Err(Failure::Failed(format!("{url} has not answered for {} s", PATIENCE.as_secs())))
-        })
+        });
+        moving.abort();
+        answer
     }
 
     fn request(&self, ask: Ask) -> Result<Request<Full<Bytes>>, Failure> {

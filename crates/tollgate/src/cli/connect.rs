@@ -122,6 +122,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn plain_http_is_for_this_machine_unless_said_otherwise() {
+        let url = "http://admin.example.com:9090".parse().unwrap();
+        let addresses =
+            |all: &[&str]| all.iter().map(|one| one.parse().unwrap()).collect::<Vec<_>>();
+        let here = addresses(&["127.0.0.1:9090", "[::1]:9090", "[::ffff:127.0.0.1]:9090"]);
+        assert!(check_plain(&url, &here, false).is_ok());
+        let mixed = addresses(&["127.0.0.1:9090", "192.0.2.1:9090"]);
+        assert!(check_plain(&url, &mixed, false).is_err());
+        assert!(check_plain(&url, &mixed, true).is_ok());
+    }
+
+    #[test]
     fn hosts_are_told_from_ports() {
         for (url, host, port) in [
             ("http://127.0.0.1:9090", "127.0.0.1", 9090),

@@ -58,10 +58,10 @@ fn a_list_tells_limits_in_a_few_words() {
     assert_eq!(
         plans.good(),
         "\
-NAME  LIMIT                              QUOTA    DECLARED IN
-free  10/second, burst 100, per user              file
-pro   100/second, burst 1000, per user            file
-team  30/minute, per user                500/day  api
+NAME  LIMIT                             QUOTA    DECLARED IN
+free  10/second, burst 100, per user             file
+pro   100/second, burst 1000, per user           file
+team  30/minute, per user               500/day  api
 "
     );
     let tenants = node.run(&["tenants", "list"]);
