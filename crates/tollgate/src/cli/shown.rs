@@ -1,5 +1,6 @@
 //! How answers are shown: lists by pages, single things by pairs, or as the API wrote them.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::answer::Answer;
@@ -103,18 +104,23 @@ pub(crate) fn done(at: &At, what: &str) -> Result<(), Failure> {
     if at.json || at.quiet { Ok(()) } else { print(&format!("{}\n", plain(what))) }
 }
 
-/// The members of an object that say something.
+/// The members of an object that say something; those of an object inside it by their path.
 pub(crate) fn members(value: &Value) -> Vec<(String, String)> {
-    let says_something = |value: &Value| match value {
-        Value::Null => false,
-        Value::Array(all) => !all.is_empty(),
-        Value::Object(all) => !all.is_empty(),
-        _ => true,
-    };
-    let all = value.as_object().into_iter().flatten();
-    all.filter(|(name, value)| *name != "warnings" && says_something(value))
-        .map(|(name, value)| (plain(name), text(value)))
-        .collect()
+    let mut all = Vec::new();
+    flatten(&mut all, "", value);
+    all
+}
+
+fn flatten(all: &mut Vec<(String, String)>, prefix: &str, value: &Value) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let path = format!("{prefix}{}", plain(name));
+        match value {
+            Value::Null => {}
+            Value::Array(items) if items.is_empty() || path == "warnings" => {}
+            Value::Object(_) => flatten(all, &format!("{path}."), value),
+            value => all.push((path, moment(value))),
+        }
+    }
 }
 
 /// A value as people write it.
@@ -126,11 +132,11 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// A moment without the fraction of its second.
+/// A value, and a moment without the fraction of its second.
 pub(crate) fn moment(value: &Value) -> String {
     let text = text(value);
-    match text.split_once('.') {
-        Some((seconds, rest)) if rest.ends_with('Z') => format!("{seconds}Z"),
+    match text.parse::<Timestamp>().map(|moment| Timestamp::from_second(moment.as_second())) {
+        Ok(Ok(moment)) if text.ends_with('Z') => moment.to_string(),
         _ => text,
     }
 }

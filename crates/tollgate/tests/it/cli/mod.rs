@@ -2,6 +2,7 @@
 
 mod backup;
 mod config;
+mod documented;
 mod keys;
 mod limits;
 mod node;
