@@ -54,8 +54,9 @@ fn address_and_token_come_from_the_folder_of_a_running_gateway() {
     let data = here.join("tollgate-data");
     let args = [&LIST[..], &["--data", data.to_str().unwrap()]].concat();
     assert_eq!(Run::new(std::path::Path::new("/"), &args).told().good(), GOOD);
-    // An address that nobody holds any more is not believed.
-    drop(held);
+    // An address that nobody holds any more is not believed. Processes that other tests are just starting may still have
+    // the file open, so it is unlocked, not only closed.
+    held.unlock().unwrap();
     let text = format!("server: {{ admin_listen: 127.0.0.1:{} }}\n", free_port());
     fs::write(here.join("away.yaml"), text).unwrap();
     let args = [&LIST[..], &["--config", "away.yaml"]].concat();
@@ -66,7 +67,7 @@ fn address_and_token_come_from_the_folder_of_a_running_gateway() {
 #[test]
 fn address_and_folder_come_from_the_configuration_file() {
     let node = Node::start();
-    drop(announce(&node, "elsewhere"));
+    announce(&node, "elsewhere").unlock().unwrap();
     let text =
         format!("server: {{ admin_listen: {} }}\nstorage: {{ path: elsewhere }}\n", node.address);
     fs::write(node.folder.path().join("away.yaml"), text).unwrap();
