@@ -6,9 +6,13 @@
 
 mod cli;
 mod commands;
+mod control;
 mod deploy;
+mod grpc;
 mod keys;
 mod law;
 mod run_time;
+mod strategies;
 mod support;
 mod told;
+mod usage;
