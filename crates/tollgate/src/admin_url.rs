@@ -3,9 +3,6 @@
 //! The file is locked for as long as the gateway lives, however it ends. An address that nobody holds is not believed: by now
 //! the port may be another program's, and the admin token would be sent there.
 
-// The gateway tells its address as soon as it serves the admin API.
-#![allow(dead_code)]
-
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

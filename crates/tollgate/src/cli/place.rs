@@ -92,7 +92,15 @@ fn address(at: &At, local: &Local) -> Result<(HttpUrl, String, bool), Failure> {
         Some((file, server)) => (file.display().to_string(), server.clone()),
         None => ("the default".to_owned(), Server::default()),
     };
-    let text = format!("http://{}", reachable(server.admin_listen.socket()));
+    let listens = reachable(server.admin_listen.socket());
+    if listens.port() == 0 {
+        return Err(Failure::Failed(format!(
+            "no gateway runs in {}, and {from} leaves it to the system where one listens: start it with `tollgate serve`, or \
+             name its folder with --data",
+            local.folder.display()
+        )));
+    }
+    let text = format!("http://{listens}");
     Ok((url(&text, &from)?, from, true))
 }
 

@@ -8,6 +8,7 @@ mod limits;
 mod node;
 mod objects;
 mod place;
+mod served;
 mod tls;
 mod usage;
 
