@@ -61,6 +61,7 @@ impl Connection {
     pub(crate) fn begin(&self) -> InFlight {
         self.activity.peer.forget();
         self.activity.in_flight.set(self.activity.in_flight.get() + 1);
+        self.activity.begun.set(self.activity.begun.get().wrapping_add(1));
         InFlight(Rc::clone(&self.activity))
     }
 }
@@ -69,6 +70,8 @@ impl Connection {
 #[derive(Debug)]
 struct Activity {
     in_flight: Cell<usize>,
+    /// Requests so far: one may begin and end between two looks, and the connection was not idle.
+    begun: Cell<usize>,
     peer: Peer,
     is_http2: bool,
 }
@@ -151,7 +154,12 @@ fn connection(
         is_from_proxy: is_trusted(address, &worker.settings().trusted_proxies),
         address: HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
-        activity: Rc::new(Activity { in_flight: Cell::new(0), peer: stream.peer(), is_http2 }),
+        activity: Rc::new(Activity {
+            in_flight: Cell::default(),
+            begun: Cell::default(),
+            peer: stream.peer(),
+            is_http2,
+        }),
     }
 }
 
@@ -235,7 +243,7 @@ impl Bounds<'_> {
     {
         let may_rest = may_rest && self.worker.limits().idle_timeout > REST_AFTER;
         let mut is_closing = false;
-        let mut doing = Doing::Reading;
+        let (mut doing, mut begun) = (Doing::Reading, self.activity.begun.get());
         std::future::poll_fn(|cx| {
             loop {
                 if !is_closing && self.worker.phase() >= Phase::Closing {
@@ -245,9 +253,9 @@ impl Bounds<'_> {
                 if let Poll::Ready(ended) = served.as_mut().poll(cx) {
                     return Poll::Ready(Polled::Ended(ended));
                 }
-                let now_doing = self.activity.doing();
-                if now_doing != doing {
-                    doing = now_doing;
+                let now = (self.activity.doing(), self.activity.begun.get());
+                if now != (doing, begun) {
+                    (doing, begun) = now;
                     self.arm(doing, may_rest);
                 }
                 if self.watch.poll(cx).is_pending() {
