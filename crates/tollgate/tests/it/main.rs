@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod commands;
+mod control;
 mod deploy;
 mod grpc;
 mod keys;
@@ -13,3 +14,4 @@ mod run_time;
 mod strategies;
 mod support;
 mod told;
+mod usage;
