@@ -57,6 +57,7 @@ impl Connection {
     /// A request over HTTP/2 begins.
     pub(crate) fn begin(&self) -> InFlight {
         self.activity.in_flight.set(self.activity.in_flight.get() + 1);
+        self.activity.begun.set(self.activity.begun.get().wrapping_add(1));
         InFlight(Rc::clone(&self.activity))
     }
 }
@@ -65,6 +66,8 @@ impl Connection {
 #[derive(Debug)]
 struct Activity {
     in_flight: Cell<usize>,
+    /// Requests so far: one may begin and end between two looks, and the connection was not idle.
+    begun: Cell<usize>,
     peer: Peer,
 }
 
@@ -136,7 +139,11 @@ fn connection(peer: SocketAddr, worker: &Worker, stream: &Stream) -> Connection 
         is_from_proxy: is_trusted(address, &worker.settings().trusted_proxies),
         address: HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
-        activity: Rc::new(Activity { in_flight: Cell::new(0), peer: stream.peer() }),
+        activity: Rc::new(Activity {
+            in_flight: Cell::default(),
+            begun: Cell::default(),
+            peer: stream.peer(),
+        }),
     }
 }
 
@@ -173,7 +180,7 @@ impl Bounds<'_> {
         F: Future<Output = hyper::Result<()>>,
     {
         let mut is_closing = false;
-        let mut doing = Doing::Talking;
+        let (mut doing, mut begun) = (Doing::Talking, self.activity.begun.get());
         std::future::poll_fn(|cx| {
             loop {
                 if !is_closing && self.worker.phase() >= Phase::Closing {
@@ -183,9 +190,9 @@ impl Bounds<'_> {
                 if let Poll::Ready(ended) = served.as_mut().poll(cx) {
                     return Poll::Ready(ended);
                 }
-                let now_doing = self.activity.doing();
-                if now_doing != doing {
-                    doing = now_doing;
+                let now = (self.activity.doing(), self.activity.begun.get());
+                if now != (doing, begun) {
+                    (doing, begun) = now;
                     self.arm(doing);
                 }
                 if self.watch.poll(cx).is_pending() {
