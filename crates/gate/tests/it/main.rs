@@ -73,7 +73,7 @@ pub(crate) fn caller<C: Clock>(
     in_force: &InForce,
     tenant: &str,
     user: &str,
-) -> Caller {
+) -> Caller<'static> {
     let number = in_force.policy().tenants().number(tenant).unwrap();
     gate.caller(in_force, number, Holder::User(user), HOME)
 }
