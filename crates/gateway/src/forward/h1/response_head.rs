@@ -7,7 +7,7 @@
 use std::mem::MaybeUninit;
 
 use bytes::{Buf, Bytes};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Version};
 use hyper::ext::ReasonPhrase;
 
@@ -169,9 +169,25 @@ pub(crate) fn trailers(bytes: &Bytes) -> Result<HeaderMap, BadBody> {
 }
 
 fn append(into: &mut HeaderMap, field: &httparse::Header<'_>, bytes: &Bytes) -> Option<()> {
-    let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
+    let name = match usual(field.name) {
+        Some(name) => name,
+        None => HeaderName::from_bytes(field.name.as_bytes()).ok()?,
+    };
     let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
     into.try_append(name, value).ok().map(drop)
+}
+
+/// Names that most responses have, as they are mostly spelled: found at once, where any name takes a table.
+#[inline]
+fn usual(name: &str) -> Option<HeaderName> {
+    Some(match name {
+        "Date" | "date" => header::DATE,
+        "Server" | "server" => header::SERVER,
+        "Content-Type" | "content-type" => header::CONTENT_TYPE,
+        "Content-Length" | "content-length" => header::CONTENT_LENGTH,
+        "Cache-Control" | "cache-control" => header::CACHE_CONTROL,
+        _ => return None,
+    })
 }
 
 fn has_no_body(status: StatusCode) -> bool {
@@ -192,10 +208,10 @@ struct About<'h> {
 impl<'h> About<'h> {
     /// Takes note of a header, and says whether it is about this connection only.
     fn is_kept_back(&mut self, field: &httparse::Header<'h>) -> Result<bool, BadHead> {
-        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        let is = |name: &str| field.name == name || field.name.eq_ignore_ascii_case(name);
         // Few names have one of these lengths.
         Ok(match field.name.len() {
-            14 if is("content-length") => {
+            14 if field.name == "Content-Length" || is("content-length") => {
                 let length = number(field.value).ok_or(BadHead::Length)?;
                 match self.length.replace(length) {
                     None => false,
@@ -211,7 +227,7 @@ impl<'h> About<'h> {
                 self.is_chunked = true;
                 true
             }
-            10 if is("connection") => {
+            10 if field.name == "Connection" || is("connection") => {
                 self.connection(field.value);
                 true
             }
