@@ -31,7 +31,7 @@ const LONGEST_ID: usize = 128;
 /// What a request asks for. Its numbers are of one policy.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    caller: gate::Caller,
+    caller: gate::Caller<'static>,
     route: Option<usize>,
     operation: Option<usize>,
     cost: Option<u64>,

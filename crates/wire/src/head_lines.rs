@@ -1,10 +1,27 @@
-//! Header lines that are written once, as bytes, instead of kept in a map.
+//! Headers as they are written: as lines for the wire, or into a map.
 //!
 //! A map hashes every name and keeps every value by itself, some 500 instructions a header between setting it and
 //! writing it. What the gateway adds to a head nobody looks up again, so over HTTP/1.1 it goes to the wire as it
-//! was written; HTTP/2, which compresses names, has it [put into a map](HeadLines::put) after all.
+//! was written. HTTP/2, which compresses names, and services that have a map already get it as one.
 
+use std::ops::Range;
+
+use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
+
+use crate::page::Page;
+
+/// A head that is being written.
+pub(crate) trait Head {
+    /// Adds a field whose value is what `write` writes: no control characters.
+    fn field(&mut self, name: &'static HeaderName, write: impl FnOnce(&mut Page));
+
+    /// Adds a field with a value that never changes.
+    fn fixed(&mut self, name: &'static HeaderName, value: &'static str) {
+        self.field(name, |page| page.text(value));
+    }
+}
 
 /// Lines of a head, each `name: value\r\n`, that come in the place of all others with the same names.
 ///
@@ -22,7 +39,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct HeadLines {
-    bytes: Vec<u8>,
+    page: Page,
     /// A bit for each name, by [`trace`]: whether a name may be among them is mostly seen without a look at the lines.
     traces: u64,
 }
@@ -37,20 +54,20 @@ fn trace(name: &str) -> u64 {
 impl HeadLines {
     /// None yet, with room for so many bytes.
     pub fn with_capacity(bytes: usize) -> HeadLines {
-        HeadLines { bytes: Vec::with_capacity(bytes), traces: 0 }
+        HeadLines { page: Page::with_capacity(bytes), traces: 0 }
     }
 
     /// Adds a line.
     #[inline]
     pub fn set(&mut self, name: &HeaderName, value: &HeaderValue) {
-        self.line(name.as_str(), value.as_bytes());
+        self.line(name.as_str(), |page| page.bytes(value.as_bytes()));
     }
 
     /// Adds a line, unless the text is none that a header may hold.
     #[inline]
     pub fn set_text(&mut self, name: &HeaderName, text: &str) {
         if text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
-            self.line(name.as_str(), text.as_bytes());
+            self.line(name.as_str(), |page| page.text(text));
         }
     }
 
@@ -63,27 +80,27 @@ impl HeadLines {
 
     /// Adds a line of what is known to be right: a name in lower case, a value without control characters.
     #[inline]
-    pub(crate) fn line(&mut self, name: &str, value: &[u8]) {
+    fn line(&mut self, name: &str, write: impl FnOnce(&mut Page)) {
         self.traces |= trace(name);
-        self.bytes.extend_from_slice(name.as_bytes());
-        self.bytes.extend_from_slice(b": ");
-        self.bytes.extend_from_slice(value);
-        self.bytes.extend_from_slice(b"\r\n");
+        self.page.text(name);
+        self.page.text(": ");
+        write(&mut self.page);
+        self.page.text("\r\n");
     }
 
     /// The lines as they go over the wire.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+        self.page.as_bytes()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.as_bytes().is_empty()
     }
 
     /// Each line's name and value.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let lines = self.bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let lines = self.as_bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.filter_map(|line| {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let colon = line.iter().position(|byte| *byte == b':')?;
@@ -96,10 +113,61 @@ impl HeadLines {
         for (name, value) in self.iter() {
             let name = HeaderName::from_bytes(name);
             if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
-                crate::page::set(headers, name, value);
+                set(headers, name, value);
             }
         }
     }
+}
+
+impl Head for HeadLines {
+    #[inline]
+    fn field(&mut self, name: &'static HeaderName, write: impl FnOnce(&mut Page)) {
+        self.line(name.as_str(), write);
+    }
+}
+
+/// Fields for a map. Their values are slices of one buffer: a value of its own would be an allocation each.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    page: Page,
+    fields: SmallVec<[(&'static HeaderName, Range<usize>); 20]>,
+}
+
+impl Fields {
+    pub(crate) fn with_capacity(bytes: usize) -> Fields {
+        Fields { page: Page::with_capacity(bytes), fields: SmallVec::new() }
+    }
+
+    /// Sets them, unless the map is as full as one can be.
+    pub(crate) fn put(self, headers: &mut HeaderMap) {
+        let page = Bytes::from(self.page.finish());
+        if headers.try_reserve(self.fields.len()).is_err() {
+            return;
+        }
+        for (name, place) in self.fields {
+            if let Ok(value) = HeaderValue::from_maybe_shared(page.slice(place)) {
+                set(headers, name, value);
+            }
+        }
+    }
+}
+
+impl Head for Fields {
+    #[inline]
+    fn field(&mut self, name: &'static HeaderName, write: impl FnOnce(&mut Page)) {
+        let start = self.page.end();
+        write(&mut self.page);
+        self.fields.push((name, start..self.page.end()));
+    }
+}
+
+/// Sets a header unless the map is as full as one can be.
+pub(crate) fn set(
+    headers: &mut HeaderMap,
+    name: impl http::header::IntoHeaderName,
+    value: HeaderValue,
+) {
+    let _ = headers.try_insert(name, value);
 }
 
 #[cfg(test)]

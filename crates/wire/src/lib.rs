@@ -36,6 +36,5 @@ use tollgate_core::PolicyName;
 pub fn degraded_by(name: PolicyName) -> Option<HeaderValue> {
     let mut page = page::Page::with_capacity(32);
     page.name(name);
-    let end = page.end();
-    HeaderValue::from_maybe_shared(page.finish().slice(0..end)).ok()
+    HeaderValue::try_from(page.finish()).ok()
 }

@@ -21,6 +21,7 @@ use tollgate_wire::HeadLines;
 
 pub(crate) use answered::Answered;
 pub use error::{ForwardCause, ForwardError};
+pub(crate) use head::strip_untrailing;
 
 use crate::body::Body;
 use crate::connection::Connection;

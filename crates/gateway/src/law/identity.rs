@@ -2,9 +2,9 @@
 
 use http::header::{HOST, HeaderName};
 use http::{HeaderMap, Request};
+use tollgate_gate::Caller;
 use tollgate_wire::{HeadLines, names};
 
-use super::authenticate::Known;
 use super::keys::FoundKey;
 use super::plane::Plane;
 use super::record::Record;
@@ -33,14 +33,14 @@ pub(crate) fn host<B>(request: &Request<B>) -> &str {
 pub(crate) fn tell<B, F: FoundKey>(
     request: &mut Request<B>,
     plane: &Plane,
-    known: &Known<F>,
+    (caller, key): (&Caller<'_>, Option<&F>),
     record: &Record,
 ) -> HeadLines {
     strip(request.headers_mut());
     let mut told = HeadLines::with_capacity(ROOM);
-    let client = known.caller.client();
+    let client = caller.client();
     told.set(&TENANT, plane.tenant_value(client.tenant()));
-    if let Some(user) = known.key.as_ref().and_then(FoundKey::user) {
+    if let Some(user) = key.and_then(FoundKey::user) {
         told.set_text(&USER, user);
     }
     if let Some(plan) = client.plan() {

@@ -4,10 +4,15 @@
 // Processes are waited for in real time.
 #![allow(clippy::disallowed_methods)]
 
+mod cli;
 mod commands;
+mod control;
 mod deploy;
+mod grpc;
 mod keys;
 mod law;
 mod run_time;
+mod strategies;
 mod support;
 mod told;
+mod usage;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 use super::Busy;
-use super::decoder::{Decoded, Decoder};
 use crate::forward::error::{ForwardCause, ForwardError};
+use crate::h1::decoder::{Decoded, Decoder};
 use crate::request_body::RequestBody;
 
 /// What of a response has not been handed on yet. The request's body may still be on its way.

@@ -11,8 +11,6 @@
 //! come is copied once, to where the headers' values and the body are slices of it. Where much is coming it is read
 //! to where it stays.
 
-mod chunked;
-mod decoder;
 mod incoming;
 mod request_head;
 mod response_head;
@@ -38,10 +36,10 @@ use super::error::{ForwardCause, ForwardError};
 use super::outbound::Outbound;
 use super::pool::Pool;
 use crate::body::Body;
+use crate::h1::decoder::Decoder;
 use crate::request_body::RequestBody;
 use crate::stream::Stream;
 use crate::ticker::{Ticker, Watch};
-use decoder::Decoder;
 pub(crate) use incoming::Incoming;
 use response_head::{Head, HeadReader};
 use sending::Sending;

@@ -7,6 +7,7 @@ use http_body::Body as _;
 use super::sending::Framing;
 use crate::forward::head;
 use crate::forward::outbound::Outbound;
+use crate::h1::fields::write_line;
 use crate::upstream::Origin;
 
 /// Writes the head and says how the body follows.
@@ -20,7 +21,7 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound, origin: &Origin) -> 
     // `Host` says what `:authority` or an absolute target did (RFC 9112, 3.2.2).
     let mut has_host = false;
     if let Some(authority) = uri.authority() {
-        line(out, HOST.as_str(), authority.as_str().as_bytes());
+        write_line(out, HOST.as_str(), authority.as_str().as_bytes());
         has_host = true;
     }
     let is_named_host = has_host;
@@ -42,12 +43,12 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound, origin: &Origin) -> 
             _ => hops.has(name),
         };
         if !is_left_out && !told.has(name) && (named.is_empty() || !named.contains(name)) {
-            line(out, text, value.as_bytes());
+            write_line(out, text, value.as_bytes());
         }
     }
     if !has_host {
         // Only HTTP/1.0 can do without.
-        line(out, HOST.as_str(), origin.authority.as_bytes());
+        write_line(out, HOST.as_str(), origin.authority.as_bytes());
     }
     if head::wants_trailers(headers, *hops) {
         out.extend_from_slice(b"te: trailers\r\n");
@@ -58,7 +59,7 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound, origin: &Origin) -> 
         Framing::Done if has_length => out.extend_from_slice(b"content-length: 0\r\n"),
         Framing::Done => (),
         Framing::Length(length) => {
-            line(out, CONTENT_LENGTH.as_str(), length.to_string().as_bytes());
+            write_line(out, CONTENT_LENGTH.as_str(), length.to_string().as_bytes());
         }
         Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }
@@ -84,15 +85,6 @@ pub(crate) fn announced(outbound: &Outbound) -> Vec<HeaderName> {
     let words = values.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     let names = words.filter_map(|word| HeaderName::from_bytes(word.trim_ascii()).ok());
     names.filter(|name| head::may_trail(name) && !outbound.told.has(name)).collect()
-}
-
-#[inline]
-fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    out.reserve(name.len() + value.len() + 4);
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
 
 fn write_target(out: &mut Vec<u8>, uri: &Uri, origin: &Origin) {

@@ -7,13 +7,14 @@
 use std::mem::MaybeUninit;
 
 use bytes::{Buf, Bytes};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::HeaderMap;
 use http::{StatusCode, Version};
 use hyper::ext::ReasonPhrase;
 
-use super::chunked::Chunked;
-use super::decoder::{BadBody, Decoder};
 use crate::forward::head;
+use crate::h1::chunked::Chunked;
+use crate::h1::decoder::Decoder;
+use crate::h1::fields::{append, may_end, number};
 
 const MOST_HEADERS: usize = 100;
 
@@ -113,11 +114,6 @@ impl HeadReader {
     }
 }
 
-/// Whether an empty line is here: a head is not looked at again before.
-fn may_end(bytes: &[u8]) -> bool {
-    bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
-}
-
 /// Reads the head that `bytes` begin with. Its headers go into a map that somebody no longer needs, for the room it has;
 /// their values are slices of `bytes`.
 fn parse(bytes: &Bytes, is_to_head: bool, spare: &mut HeaderMap) -> Result<Parsed, BadHead> {
@@ -153,41 +149,6 @@ fn parse(bytes: &Bytes, is_to_head: bool, spare: &mut HeaderMap) -> Result<Parse
     let reason = reason.filter(|reason| Some(*reason) != status.canonical_reason());
     let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes()).ok());
     Ok(Parsed::Final(Head { status, headers, reason, body, is_kept, size }))
-}
-
-/// Reads trailers, each line with its end and an empty one after them.
-pub(crate) fn trailers(bytes: &Bytes) -> Result<HeaderMap, BadBody> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_HEADERS];
-    let parsed = httparse::parse_headers(bytes, &mut fields).map_err(|_| BadBody::Trailers)?;
-    let httparse::Status::Complete((_, fields)) = parsed else { return Err(BadBody::Trailers) };
-    let mut trailers = HeaderMap::with_capacity(fields.len());
-    for field in fields {
-        append(&mut trailers, field, bytes).ok_or(BadBody::Trailers)?;
-    }
-    head::strip_untrailing(&mut trailers);
-    Ok(trailers)
-}
-
-fn append(into: &mut HeaderMap, field: &httparse::Header<'_>, bytes: &Bytes) -> Option<()> {
-    let name = match usual(field.name) {
-        Some(name) => name,
-        None => HeaderName::from_bytes(field.name.as_bytes()).ok()?,
-    };
-    let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
-    into.try_append(name, value).ok().map(drop)
-}
-
-/// Names that most responses have, as they are mostly spelled: found at once, where any name takes a table.
-#[inline]
-fn usual(name: &str) -> Option<HeaderName> {
-    Some(match name {
-        "Date" | "date" => header::DATE,
-        "Server" | "server" => header::SERVER,
-        "Content-Type" | "content-type" => header::CONTENT_TYPE,
-        "Content-Length" | "content-length" => header::CONTENT_LENGTH,
-        "Cache-Control" | "cache-control" => header::CACHE_CONTROL,
-        _ => return None,
-    })
 }
 
 fn has_no_body(status: StatusCode) -> bool {
@@ -273,15 +234,4 @@ impl<'h> About<'h> {
             None => (false, Decoder::UntilClose),
         })
     }
-}
-
-/// A number of digits alone.
-fn number(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |number, digit| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
 }

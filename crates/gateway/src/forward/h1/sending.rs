@@ -10,10 +10,10 @@ use http::header::{HeaderMap, HeaderName};
 use http_body::{Body as _, Frame};
 use tokio::io::AsyncWrite;
 
-use super::chunked::{AFTER_DATA, AFTER_LAST_DATA, write_end, write_size};
 use super::request_head;
 use crate::forward::error::{ForwardCause, ForwardError};
 use crate::forward::outbound::Outbound;
+use crate::h1::chunked::{AFTER_DATA, AFTER_LAST_DATA, write_end, write_size};
 use crate::request_body::{RequestBody, RequestBodyError};
 use crate::stream::Stream;
 use crate::upstream::Origin;
@@ -213,7 +213,7 @@ impl Sending {
                 for name in names.iter().filter(|name| !self.announced.contains(name)) {
                     trailers.remove(name);
                 }
-                write_end(self.emptied_front(), Some(&trailers));
+                write_end(self.emptied_front(), &trailers);
                 self.framing = Framing::Done;
             }
         }

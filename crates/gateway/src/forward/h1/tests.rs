@@ -5,13 +5,13 @@ use http::{HeaderMap, Request};
 use proptest::prelude::*;
 use tollgate_wire::HeadLines;
 
-use super::chunked::{AFTER_DATA, Chunked, write_end, write_size};
-use super::decoder::{BadBody, Decoded, Decoder};
 use super::request_head;
 use super::response_head::{BadHead, Head, HeadReader};
 use super::sending::Framing;
 use crate::forward::head::Hops;
 use crate::forward::outbound::Outbound;
+use crate::h1::chunked::{AFTER_DATA, Chunked, write_end, write_size};
+use crate::h1::decoder::{BadBody, Decoded, Decoder};
 use crate::request_body::RequestBody;
 use crate::upstream::Upstream;
 
@@ -342,7 +342,7 @@ proptest! {
         if let Some(value) = &trailer {
             trailers.insert("x-trailer", value.parse().unwrap());
         }
-        write_end(&mut bytes, Some(&trailers));
+        write_end(&mut bytes, &trailers);
         let end = bytes.len();
         bytes.extend_from_slice(&after);
         let decoder = chunked();

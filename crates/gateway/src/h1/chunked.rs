@@ -4,10 +4,10 @@
 //! control characters in extensions. Extensions are skipped and trailers kept, both within bounds.
 
 use bytes::{Buf, Bytes};
-use http::HeaderMap;
+use http::{HeaderName, HeaderValue};
 
 use super::decoder::{BadBody, Decoded};
-use super::response_head;
+use super::fields::{trailers, write_line};
 
 /// Of all extensions of a body together, and of its trailers.
 const MOST_EXTENSIONS: usize = 16 * 1024;
@@ -132,8 +132,8 @@ impl Chunked {
             }
             if self.trailers.ends_with(b"\n\r\n") {
                 self.at = At::End;
-                let trailers = Bytes::from(std::mem::take(&mut self.trailers));
-                return Ok(match response_head::trailers(&trailers)? {
+                let lines = Bytes::from(std::mem::take(&mut self.trailers));
+                return Ok(match trailers(&lines)? {
                     trailers if trailers.is_empty() => Decoded::End,
                     trailers => Decoded::Trailers(trailers),
                 });
@@ -158,13 +158,13 @@ pub(crate) const AFTER_DATA: &[u8] = b"\r\n";
 pub(crate) const AFTER_LAST_DATA: &[u8] = b"\r\n0\r\n\r\n";
 
 /// Ends a body, with trailers perhaps.
-pub(crate) fn write_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
+pub(crate) fn write_end<'t>(
+    out: &mut Vec<u8>,
+    trailers: impl IntoIterator<Item = (&'t HeaderName, &'t HeaderValue)>,
+) {
     out.extend_from_slice(b"0\r\n");
-    for (name, value) in trailers.into_iter().flatten() {
-        out.extend_from_slice(name.as_str().as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
-        out.extend_from_slice(b"\r\n");
+    for (name, value) in trailers {
+        write_line(out, name.as_str(), value.as_bytes());
     }
     out.extend_from_slice(b"\r\n");
 }
