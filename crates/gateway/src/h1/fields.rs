@@ -1,7 +1,7 @@
 //! Header fields as bytes, for both ends.
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::decoder::BadBody;
 use crate::forward::strip_untrailing;
@@ -33,9 +33,28 @@ pub(crate) fn append(
     field: &httparse::Header<'_>,
     bytes: &Bytes,
 ) -> Option<()> {
-    let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
+    let name = match usual(field.name) {
+        Some(name) => name,
+        None => HeaderName::from_bytes(field.name.as_bytes()).ok()?,
+    };
     let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
     into.try_append(name, value).ok().map(drop)
+}
+
+/// Names that most heads have, as they are mostly spelled: found at once, where any name takes a table.
+#[inline]
+fn usual(name: &str) -> Option<HeaderName> {
+    Some(match name {
+        "Host" | "host" => header::HOST,
+        "User-Agent" | "user-agent" => header::USER_AGENT,
+        "Accept" | "accept" => header::ACCEPT,
+        "Accept-Encoding" | "accept-encoding" => header::ACCEPT_ENCODING,
+        "Date" | "date" => header::DATE,
+        "Server" | "server" => header::SERVER,
+        "Content-Type" | "content-type" => header::CONTENT_TYPE,
+        "Content-Length" | "content-length" => header::CONTENT_LENGTH,
+        _ => return None,
+    })
 }
 
 /// A number of digits alone.

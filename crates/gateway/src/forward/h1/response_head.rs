@@ -169,10 +169,10 @@ struct About<'h> {
 impl<'h> About<'h> {
     /// Takes note of a header, and says whether it is about this connection only.
     fn is_kept_back(&mut self, field: &httparse::Header<'h>) -> Result<bool, BadHead> {
-        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        let is = |name: &str| field.name == name || field.name.eq_ignore_ascii_case(name);
         // Few names have one of these lengths.
         Ok(match field.name.len() {
-            14 if is("content-length") => {
+            14 if field.name == "Content-Length" || is("content-length") => {
                 let length = number(field.value).ok_or(BadHead::Length)?;
                 match self.length.replace(length) {
                     None => false,
@@ -188,7 +188,7 @@ impl<'h> About<'h> {
                 self.is_chunked = true;
                 true
             }
-            10 if is("connection") => {
+            10 if field.name == "Connection" || is("connection") => {
                 self.connection(field.value);
                 true
             }
