@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use tollgate_policy::{HttpUrl, ListenAddress};
+use tollgate_policy::shapes::RedisMode;
+use tollgate_policy::{HttpUrl, ListenAddress, RedisUrl};
 
 use crate::cli;
 
@@ -23,6 +24,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Show which limits a request meets, and where each comes from; or why one was refused
     Explain(Explain),
+    /// Tell whether Redis or Valkey can keep what is promised with it, and what to do if not
+    Doctor(Doctor),
     /// Print the JSON Schema of the configuration file
     Schema,
     #[command(flatten)]
@@ -76,4 +79,29 @@ pub(crate) struct Explain {
     /// Method and path of the request, as in "POST /v1/x"
     #[arg(long, value_name = "REQUEST")]
     pub(crate) route: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// Where it is, instead of the file's `redis.url`
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<RedisUrl>,
+    /// How it is reached, instead of the file's `redis.mode`: single, cluster or sentinel
+    #[arg(long, value_name = "MODE", value_parser = redis_mode)]
+    pub(crate) mode: Option<RedisMode>,
+    /// The configuration file, which says what it is for
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// JSON, instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn redis_mode(text: &str) -> Result<RedisMode, String> {
+    match text {
+        "single" => Ok(RedisMode::Single),
+        "cluster" => Ok(RedisMode::Cluster),
+        "sentinel" => Ok(RedisMode::Sentinel),
+        _ => Err("write single, cluster or sentinel".to_owned()),
+    }
 }

@@ -4,9 +4,11 @@ mod admin_url;
 mod args;
 mod check;
 mod cli;
+mod doctor;
 mod exit;
 mod explain;
 mod output;
+mod reach;
 mod schema;
 mod serve;
 
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Schema => schema::run(),
         Command::Ops(ops) => cli::run(ops),
     };

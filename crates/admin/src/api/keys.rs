@@ -47,11 +47,13 @@ pub(super) async fn issue(
     check_expiry(asked.expires_at, now)?;
     check_names(control.in_force().policy(), Some(&asked.tenant), asked.plan.as_ref())?;
     check_limit(&control, asked.rate_limit.as_ref()).await?;
+    let needs = control.needs(Some(&asked.tenant), asked.plan.as_ref()).await?;
     let (terms, NewKey { tenant, user, .. }) = (asked.terms(), asked);
     let (key, stored) = KeyDraft { tenant, user, terms }.mint(now).map_err(|why| unminted(&why))?;
     let shown = Shown::of(&stored, now);
     let audit = control.audit(&actor, "key.issue", &subject(&stored.id));
     let mut changes = vec![told(audit, None, Some(stored.for_audit()))];
+    changes.extend(needs);
     changes.push(Change::IssueKey(Box::new(stored)));
     idempotency.remember(&mut changes, (StatusCode::CREATED, &shown.0), now);
     match control.store.commit(changes).await {
@@ -122,12 +124,13 @@ async fn update(
     check_expiry(asked.expires_at, now)?;
     check_names(control.in_force().policy(), None, asked.plan.as_ref())?;
     check_limit(control, asked.rate_limit.as_ref()).await?;
+    let needs = control.needs(None, asked.plan.as_ref()).await?;
     let mut new = old.clone();
     new.terms = terms(asked, new.terms);
     let audit = control.audit(actor, "key.change", &subject(&old.id));
     let audit = told(audit, Some(old.for_audit()), Some(new.for_audit()));
     let update = Change::UpdateKey { id: old.id, terms: Box::new(new.terms.clone()) };
-    control.store.commit(vec![audit, update]).await?;
+    control.store.commit([needs, vec![audit, update]].concat()).await?;
     Ok(answer(StatusCode::OK, &KeyTold::of(&new, now)))
 }
 

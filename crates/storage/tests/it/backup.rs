@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tollgate_storage::{Embedded, PageOf, StoreError};
 
-use crate::{integrity, issue, key, runtime, store};
+use crate::homes::embedded;
+use crate::{integrity, issue, key, runtime};
 
 #[test]
 fn a_backup_taken_under_load_is_whole_and_opens() {
-    let (folder, store) = store();
+    let (folder, store) = embedded();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let target = folder.path().join("copy");
     std::fs::create_dir(&target).unwrap();
@@ -47,7 +48,7 @@ fn a_backup_taken_under_load_is_whole_and_opens() {
 
 #[test]
 fn a_backup_that_cannot_be_written_leaves_nothing() {
-    let (folder, store) = store();
+    let (folder, store) = embedded();
     runtime().block_on(async {
         let missing = folder.path().join("no/such/folder/file");
         let failed = store.backup(&missing).await.unwrap_err();

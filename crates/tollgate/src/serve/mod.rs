@@ -107,6 +107,7 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let served = Served::new(parts);
     let admin = Admin::new(store.clone(), Arc::new(served.clone()), token);
     let announced = announced.ok();
+    let elsewhere = watched.objects;
     Ok(Running {
         served,
         data,
@@ -114,6 +115,7 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
         admin_listener,
         announced,
         store,
+        elsewhere,
         books,
         pages,
         watch,
@@ -124,13 +126,13 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
 /// Opens the storage and compiles the file with what the API made.
 fn keep(loaded: Loaded, runtime: &Runtime) -> Result<Kept, Failure> {
     let folder = storage::folder(&loaded.value.storage);
-    if !folder.exists() {
+    if !loaded.value.storage.redis && !folder.exists() {
         // Where nothing was made yet the file is judged alone, and a bad one leaves no folder behind.
         Policy::compile(loaded.clone(), Made::default())
             .map_err(|faults| unusable(faults.into()))?;
     }
     let watched = Watched::default();
-    let store = storage::open(&folder, &watched)?;
+    let store = storage::open(&loaded.value, &watched)?;
     let made = runtime.block_on(made(&store)).map_err(failed)?;
     let policy = Policy::compile(loaded, made).map_err(|faults| unusable(faults.into()))?;
     tell(policy.warnings());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tollgate_admin::{Admin, Health, Open};
 use tollgate_policy::ListenAddress;
 use tollgate_policy::shapes::Server;
@@ -28,6 +28,9 @@ use crate::exit::Failure;
 /// How long what was told twice to stop may still take to write things down.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long after a failure what other nodes made is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
+
 /// A gateway that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -38,6 +41,8 @@ pub(crate) struct Running {
     /// Tells commands beside it where the admin API is.
     pub(crate) announced: Option<Announced>,
     pub(crate) store: Store,
+    /// Other nodes have changed tenants or plans.
+    pub(crate) elsewhere: Arc<Notify>,
     pub(crate) books: Bookkeeper,
     pub(crate) pages: UnboundedReceiver<Page>,
     pub(crate) watch: Watch,
@@ -92,18 +97,8 @@ impl Running {
 
     /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
     pub(crate) async fn until_told(self) -> Result<(), Failure> {
-        let Running {
-            served,
-            data,
-            admin,
-            admin_listener,
-            store,
-            books,
-            pages,
-            mut watch,
-            announced,
-            ..
-        } = self;
+        let Running { served, data, admin, admin_listener, store, announced, .. } = self;
+        let Running { elsewhere, books, pages, mut watch, .. } = self;
         let health = Health::default();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Scraped {
@@ -127,6 +122,7 @@ impl Running {
                     Signal::Reload => reload(&admin, "SIGHUP").await,
                     Signal::Stop => break,
                 },
+                () = elsewhere.notified() => refresh(&admin, &elsewhere).await,
                 () = watch.changed() => {
                     if served.is_in_force() {
                         tracing::info!("the file was written, and says what is in force");
@@ -170,6 +166,23 @@ async fn reload(admin: &Admin, actor: &str) {
         Ok(_) => tracing::info!("a new configuration is in force"),
         Err(why) => {
             tracing::error!("the new configuration is not used, the old one stays in force: {why}");
+        }
+    }
+}
+
+/// Puts into force what other nodes have made; what cannot be is tried again.
+async fn refresh(admin: &Admin, elsewhere: &Arc<Notify>) {
+    match admin.refresh().await {
+        Ok(_) => tracing::info!("what another node made of tenants and plans is in force"),
+        Err(why) => {
+            tracing::error!(
+                "what another node made of tenants and plans is not in force here: {why}: do all nodes have the same file?"
+            );
+            let again = Arc::clone(elsewhere);
+            tokio::spawn(async move {
+                tokio::time::sleep(AGAIN).await;
+                again.notify_one();
+            });
         }
     }
 }

@@ -98,7 +98,6 @@ impl Source {
 fn can_serve(settings: &shapes::File) -> Result<(), NotReady> {
     let asked = match settings {
         file if file.rate_limit_sync.enabled => "`rate_limit_sync`",
-        file if file.storage.redis => "`storage: { redis: true }`",
         _ => return Ok(()),
     };
     let message =
