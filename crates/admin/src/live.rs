@@ -2,14 +2,18 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_core::{Kind, Rate, Time};
 use tollgate_engine::Clock;
-use tollgate_gate::{Caller, Gate, InForce};
+use tollgate_gate::{Caller, Gate, InForce, Named};
 use tollgate_policy::compile::{Counted, KeyInForce, PlacedLimit, Policy, RouteInForce, Work};
-use tollgate_policy::{Caller as Named, Holder, Question};
+use tollgate_policy::{Holder, Question};
 
 use crate::times::Moment;
 
@@ -95,9 +99,11 @@ pub fn look<C: Clock>(
     whose: &Whose,
 ) -> Result<Vec<LiveLimit>, NoSuch> {
     let asked = Asked::of(gate, in_force, whose)?;
-    let passage = gate.look(in_force, &asked.caller, asked.work);
+    let passage = waited_for(gate.look(in_force, asked.named(), asked.work));
     let now = passage.chain().decided_at();
-    let told = (0..passage.len()).filter(|place| asked.is_told(passage.limit(*place)));
+    let is_told =
+        |place: &usize| passage.chain().is_known(*place) && asked.is_told(passage.limit(*place));
+    let told = (0..passage.len()).filter(is_told);
     Ok(told
         .map(|place| {
             let limit = passage.limit(place);
@@ -139,7 +145,27 @@ pub fn reset<C: Clock>(
     let place = chain.position(|(_, limit)| {
         asked.is_told(limit) && asked.counter(in_force.policy(), limit) == counter
     });
-    Ok(place.is_some_and(|place| gate.reset(in_force, (&asked.caller, asked.work), place)))
+    let reset =
+        |place| waited_for(gate.reset(in_force, (asked.named(), asked.work), place));
+    Ok(place.is_some_and(reset))
+}
+
+/// Waits on this thread, which is one that may wait: counters that are kept elsewhere have to be asked for.
+fn waited_for<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
 }
 
 /// A question whose names have been found.
@@ -186,6 +212,11 @@ impl<'f> Asked<'f> {
         })
     }
 
+    fn named(&self) -> Named<'_> {
+        let address = self.whose.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        self.caller.named(holder(self.whose).unwrap_or(Holder::Address(address)))
+    }
+
     /// Whether the question says enough to know which counter it is.
     fn is_told(&self, limit: &PlacedLimit) -> bool {
         match limit.counted() {
@@ -198,7 +229,7 @@ impl<'f> Asked<'f> {
     }
 
     fn counter(&self, policy: &Policy, limit: &PlacedLimit) -> String {
-        let named = Named {
+        let named = tollgate_policy::Caller {
             tenant: &self.whose.tenant,
             holder: holder(self.whose).unwrap_or(Holder::User("")),
             ip: self.whose.ip,

@@ -37,13 +37,15 @@
 //! ```
 
 mod caller;
+pub mod elsewhere;
 mod gate;
 mod in_force;
+mod kept;
 mod lines;
 mod passage;
 mod waiting;
 
-pub use caller::Caller;
+pub use caller::{Caller, Named};
 pub use gate::Gate;
 pub use in_force::InForce;
 pub use lines::Lines;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Request};
 use tollgate_engine::Clock;
-use tollgate_gate::{Caller, Holder};
+use tollgate_gate::{Caller, Holder, Named};
 use tollgate_policy::compile::{ANONYMOUS, RouteInForce};
 use tollgate_policy::shapes::AuthMode;
 use tollgate_policy::{ApiKey, Sha256};
@@ -25,6 +25,20 @@ pub(crate) struct Known<F> {
     pub(crate) caller: Caller,
     /// Its key; none of the anonymous.
     pub(crate) key: Option<F>,
+}
+
+impl<F: FoundKey> Known<F> {
+    /// By name, as counters that are kept elsewhere are called.
+    pub(crate) fn named(&self) -> Named<'_> {
+        match &self.key {
+            Some(key) => self.caller.named(holder(key)),
+            None => self.caller.named(Holder::Address(self.caller.address())),
+        }
+    }
+}
+
+fn holder<F: FoundKey>(key: &F) -> Holder<'_> {
+    key.user().map_or(Holder::Key(key.id()), Holder::User)
 }
 
 /// A caller who is not let in.
@@ -72,11 +86,10 @@ fn by_key<K: Keys, R: Recorder>(
 ) -> Option<Known<K::Found>> {
     let policy = plane.in_force().policy();
     let tenant = policy.tenants().number(key.tenant())?;
-    let holder = key.user().map_or(Holder::Key(key.id()), Holder::User);
     let caller = law
         .shared
         .gate
-        .caller(plane.in_force(), tenant, holder, address)
+        .caller(plane.in_force(), tenant, holder(&key), address)
         .with_plan(key.plan().and_then(|name| policy.plan(name)))
         .with_limit(key.limit(policy));
     Some(Known { caller, key: Some(key) })

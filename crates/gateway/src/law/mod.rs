@@ -170,13 +170,16 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         record.know(&known);
 
         let asked = self.metrics.is_sampled().then(|| gate.limiter().clock().now());
-        let mut passage = gate.pass(in_force, &known.caller, Work::on(route)).await;
+        let mut passage = gate.pass(in_force, known.named(), Work::on(route)).await;
         if let Some(asked) = asked {
             self.metrics.took(gate.limiter().clock().now() - asked);
         }
         let tier = plane.tier(known.caller.client().plan());
         self.metrics.decided(tier, plane.endpoint(route), &passage);
         record.decide(&passage);
+        if let Some(what) = passage.unavailable() {
+            return answer.unavailable(what);
+        }
         if !passage.is_admitted() {
             return answer.refused(&passage);
         }
