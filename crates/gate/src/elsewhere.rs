@@ -9,18 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tollgate_engine::{Decision, Identity, Rule, Strategy, Time};
-use tollgate_policy::compile::{PlacedLimit, Policy};
+use tollgate_policy::compile::PlacedLimit;
 
 /// Somewhere else to keep counters.
 pub trait Elsewhere: fmt::Debug + Send + Sync {
     /// Who keeps the counters of a limit; `None` leaves them to the limiter. Asked once for every limit of a policy that is
-    /// put into force, whose rule in the limiter is `rule`.
-    fn keeper(
-        &self,
-        policy: &Policy,
-        limit: &PlacedLimit,
-        rule: &Arc<Rule>,
-    ) -> Option<Arc<dyn Keeper>>;
+    /// put into force, and for every limit that a key has for itself; `rule` is what the limiter has of it.
+    fn keeper(&self, limit: &PlacedLimit, rule: &Arc<Rule>) -> Option<Arc<dyn Keeper>>;
 }
 
 /// How the counters of a limit are decided.

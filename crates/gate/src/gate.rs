@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_engine::{Chain, Charge, Clock, Identity, Limiter, Strategy, SystemClock, Time};
+use tollgate_engine::{Chain, Charge, Clock, Identity, Limiter, Rule, Strategy, SystemClock, Time};
 use tollgate_policy::compile::{Client, Counted, PlacedLimit, Policy, RouteInForce, Work};
 use tollgate_policy::{self as policy, Holder, counted_address, shapes};
 
-use crate::caller::{Caller, Named};
+use crate::caller::Caller;
 use crate::elsewhere::{Answered, Elsewhere, Keeper, Manner, Whose};
 use crate::in_force::InForce;
 use crate::kept::{KeptPlace, KeptPlaces};
@@ -49,10 +49,15 @@ impl<C: Clock> Gate<C> {
         self
     }
 
+    /// Who keeps the counters of a limit, if not the limiter.
+    pub(crate) fn keeper(&self, limit: &PlacedLimit, rule: &Arc<Rule>) -> Option<Arc<dyn Keeper>> {
+        self.elsewhere.iter().find_map(|elsewhere| elsewhere.keeper(limit, rule))
+    }
+
     /// Puts a policy into force. Counters that an earlier one had keep their tokens, under the new figures at
     /// once; a request that is under way finishes by the policy it began with.
     pub fn enforce(&self, policy: Policy) -> Arc<InForce> {
-        Arc::new(InForce::bind(policy, &self.limiter, &self.elsewhere))
+        Arc::new(InForce::bind(policy, self))
     }
 
     /// The counters.
@@ -62,13 +67,13 @@ impl<C: Clock> Gate<C> {
 
     /// Who is calling: the tenant with this number, who holds its key there, and from which address.
     #[inline]
-    pub fn caller(
+    pub fn caller<'k>(
         &self,
         in_force: &InForce,
         tenant: usize,
-        holder: Holder<'_>,
+        holder: Holder<'k>,
         address: IpAddr,
-    ) -> Caller {
+    ) -> Caller<'k> {
         let id = in_force.policy().tenants().all()[tenant].id();
         let user = match holder {
             Holder::User(name) => self.limiter.identity(&(id, 0u8, name)),
@@ -80,11 +85,13 @@ impl<C: Clock> Gate<C> {
             tenant: in_force.tenant(tenant),
             user,
             address: counted_address(address),
+            holder: Some(holder),
+            own: None,
         }
     }
 
     /// Somebody without a key: the tenant with this number, counted by the address.
-    pub fn anonymous(&self, in_force: &InForce, tenant: usize, address: IpAddr) -> Caller {
+    pub fn anonymous(&self, in_force: &InForce, tenant: usize, address: IpAddr) -> Caller<'static> {
         self.caller(in_force, tenant, Holder::Address(address), address)
     }
 
@@ -95,10 +102,10 @@ impl<C: Clock> Gate<C> {
     /// Decides a request now, all or nothing, without waiting. One that would have to wait for counters kept elsewhere is
     /// refused as [unavailable](Passage::unavailable): [`pass`](Gate::pass) waits for them.
     #[inline]
-    pub fn decide<'f, 'n>(
+    pub fn decide<'f>(
         &self,
         in_force: &'f InForce,
-        caller: impl Into<Named<'n>>,
+        caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
         self.decide_at(in_force, caller, work, self.limiter.clock().now())
@@ -106,14 +113,14 @@ impl<C: Clock> Gate<C> {
 
     /// [`decide`](Gate::decide) for whoever has read the clock already.
     #[inline]
-    pub fn decide_at<'f, 'n>(
+    pub fn decide_at<'f>(
         &self,
         in_force: &'f InForce,
-        caller: impl Into<Named<'n>>,
+        caller: &Caller<'f>,
         work: Work<'f>,
         now: Time,
     ) -> Passage<'f> {
-        let mut passage = self.passage(in_force, caller.into(), work);
+        let mut passage = self.passage(in_force, caller, work);
         if passage.kept.all.is_empty() {
             passage.verdict = self.limiter.take_at(&mut passage.chain, now);
         } else {
@@ -133,13 +140,13 @@ impl<C: Clock> Gate<C> {
 
     /// Where the counters of a request's chain stand now. It is charged to none of them. Whoever keeps some elsewhere is
     /// asked; what cannot be told is not [known](Chain::is_known).
-    pub async fn look<'f, 'n>(
+    pub async fn look<'f>(
         &self,
         in_force: &'f InForce,
-        caller: impl Into<Named<'n>>,
+        caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
-        let mut passage = self.passage_at(in_force, caller.into(), work, |_| 0);
+        let mut passage = self.passage_at(in_force, caller, work, |_| 0);
         let now = self.limiter.clock().now();
         passage.verdict = self.limiter.take_at(&mut passage.chain, now);
         self.look_kept(&mut passage).await;
@@ -148,18 +155,16 @@ impl<C: Clock> Gate<C> {
 
     /// Makes the counter at a place of a request's chain new again; `false` if the chain has no such place, or whoever
     /// keeps the counter cannot do it now.
-    pub async fn reset<'n>(
+    pub async fn reset(
         &self,
         in_force: &InForce,
-        (caller, work): (impl Into<Named<'n>>, Work<'_>),
+        (caller, work): (&Caller<'_>, Work<'_>),
         place: usize,
     ) -> bool {
-        let caller = caller.into();
-        let links = in_force.policy().chain(caller.caller.client, work);
-        let Some((id, limit)) = links.clone().nth(place) else { return false };
-        let identity = self.identity(in_force, caller.caller, limit, work.route());
+        let Some(link) = links(in_force, caller, work).nth(place) else { return false };
+        let identity = self.identity(in_force, caller, link.limit, work.route());
+        self.limiter.reset(link.rule, identity);
         let passage = self.passage_at(in_force, caller, work, |_| 0);
-        self.limiter.reset(in_force.rule(id), identity);
         self.reset_kept(&passage, place).await
     }
 
@@ -168,7 +173,7 @@ impl<C: Clock> Gate<C> {
     pub(crate) fn passage<'f>(
         &self,
         in_force: &'f InForce,
-        caller: Named<'_>,
+        caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
         self.passage_at(in_force, caller, work, |limit| limit.cost(work.cost()))
@@ -178,25 +183,21 @@ impl<C: Clock> Gate<C> {
     fn passage_at<'f>(
         &self,
         in_force: &'f InForce,
-        named: Named<'_>,
+        caller: &Caller<'f>,
         work: Work<'f>,
         cost: impl Fn(&PlacedLimit) -> u64,
     ) -> Passage<'f> {
-        let caller = named.caller;
         let mut chain = Chain::new();
         let mut limits: SmallVec<[&PlacedLimit; 8]> = SmallVec::new();
         let mut kept = KeptPlaces::default();
-        for (id, limit) in in_force.policy().chain(caller.client, work) {
+        for Link { rule, keeper, limit } in links(in_force, caller, work) {
             let identity = self.identity(in_force, caller, limit, work.route());
-            let mut charge = Charge::new(in_force.rule(id), identity)
-                .cost(cost(limit))
-                .strategy(strategy(limit.strategy()));
-            if in_force.keeps_elsewhere()
-                && let Some(keeper) = in_force.keeper(id)
-            {
-                let name = || name(in_force, named, limit, work.route());
+            let mut charge =
+                Charge::new(rule, identity).cost(cost(limit)).strategy(strategy(limit.strategy()));
+            if let Some(keeper) = keeper {
+                let name = || name(in_force, caller, limit, work.route());
                 let whose = Whose { hash: charge.counter(), identity, name: &name };
-                let place = kept_place(limits.len(), (keeper, limit), named, &whose);
+                let place = kept_place(limits.len(), (keeper, limit), caller, &whose);
                 if place.manner != Manner::Told {
                     charge = charge.elsewhere();
                 }
@@ -205,14 +206,15 @@ impl<C: Clock> Gate<C> {
             chain.push(charge);
             limits.push(limit);
         }
-        Passage::undecided(chain, limits, kept)
+        let degrade = caller.own.and_then(|own| own.limit.degrade_to(in_force.policy()));
+        Passage::undecided((chain, kept), limits, degrade)
     }
 
     #[inline]
     fn identity(
         &self,
         in_force: &InForce,
-        caller: &Caller,
+        caller: &Caller<'_>,
         limit: &PlacedLimit,
         route: Option<&RouteInForce>,
     ) -> Identity {
@@ -225,6 +227,31 @@ impl<C: Clock> Gate<C> {
             Counted::Route => self.limiter.identity(route.map_or("", RouteInForce::name)),
         }
     }
+}
+
+/// A limit of a request: what its counters are charged under, and who keeps them if not the limiter.
+struct Link<'f> {
+    rule: &'f Rule,
+    keeper: Option<&'f Arc<dyn Keeper>>,
+    limit: &'f PlacedLimit,
+}
+
+/// The limits that a request is charged to, in order: what a key has for itself goes first, unless the request is free.
+#[inline]
+fn links<'f>(
+    in_force: &'f InForce,
+    caller: &Caller<'f>,
+    work: Work<'f>,
+) -> impl Iterator<Item = Link<'f>> {
+    let own = caller.own.filter(|_| work.cost() != Some(0));
+    let own = own.map(|own| Link {
+        rule: &own.rule,
+        keeper: own.keeper.as_ref(),
+        limit: own.limit.placed(),
+    });
+    let policys = in_force.policy().chain(caller.client, work);
+    let link = |(id, limit)| Link { rule: in_force.rule(id), keeper: in_force.keeper(id), limit };
+    own.into_iter().chain(policys.map(link))
 }
 
 fn strategy(strategy: shapes::Strategy) -> Strategy {
@@ -240,10 +267,10 @@ fn strategy(strategy: shapes::Strategy) -> Strategy {
 fn kept_place<'f>(
     place: usize,
     (keeper, limit): (&'f Arc<dyn Keeper>, &PlacedLimit),
-    named: Named<'_>,
+    caller: &Caller<'_>,
     whose: &Whose<'_>,
 ) -> KeptPlace<'f> {
-    let is_nameless = named.holder.is_none() && limit.counted() == Counted::User;
+    let is_nameless = caller.holder.is_none() && limit.counted() == Counted::User;
     let counter = match is_nameless {
         true => Err(Answered::Unavailable("Who is calling is not known by name.")),
         false => keeper.counter(whose),
@@ -254,15 +281,15 @@ fn kept_place<'f>(
 /// What the counter of a limit is called, for this caller.
 fn name(
     in_force: &InForce,
-    named: Named<'_>,
+    caller: &Caller<'_>,
     limit: &PlacedLimit,
     route: Option<&RouteInForce>,
 ) -> String {
     let policy = in_force.policy();
     let caller = policy::Caller {
-        tenant: policy.tenants().all()[named.caller.client.tenant()].id(),
-        holder: named.holder.unwrap_or(Holder::Address(named.caller.address)),
-        ip: Some(named.caller.address),
+        tenant: policy.tenants().all()[caller.client.tenant()].id(),
+        holder: caller.holder.unwrap_or(Holder::Address(caller.address)),
+        ip: Some(caller.address),
         route: Some(route.map_or("", RouteInForce::name)),
     };
     policy.counter_name(limit, &caller)

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use tollgate_engine::{Clock, Identity, Limiter, Rule};
+use tollgate_engine::{Clock, Identity, Rule};
 use tollgate_policy::compile::{LimitId, PlacedLimit, Policy};
 
-use crate::elsewhere::{Elsewhere, Keeper};
+use crate::elsewhere::Keeper;
+use crate::gate::Gate;
 
 /// A policy bound to the counters of one limiter.
 #[derive(Debug)]
@@ -21,17 +22,12 @@ pub struct InForce {
 }
 
 impl InForce {
-    pub(crate) fn bind<C: Clock>(
-        policy: Policy,
-        limiter: &Limiter<C>,
-        elsewhere: &[Arc<dyn Elsewhere>],
-    ) -> InForce {
+    pub(crate) fn bind<C: Clock>(policy: Policy, gate: &Gate<C>) -> InForce {
+        let limiter = gate.limiter();
         let rule =
             |limit: &PlacedLimit| limiter.define(limit.counter(), limit.limit().clone());
         let rules: Box<[Arc<Rule>]> = policy.limits().iter().map(rule).collect();
-        let keeper = |(limit, rule): (&PlacedLimit, &Arc<Rule>)| {
-            elsewhere.iter().find_map(|elsewhere| elsewhere.keeper(&policy, limit, rule))
-        };
+        let keeper = |(limit, rule): (&PlacedLimit, &Arc<Rule>)| gate.keeper(limit, rule);
         let mut keepers: Vec<_> = policy.limits().iter().zip(&rules).map(keeper).collect();
         if keepers.iter().all(Option::is_none) {
             keepers.clear();

@@ -42,12 +42,14 @@ mod gate;
 mod in_force;
 mod kept;
 mod lines;
+mod own;
 mod passage;
 mod waiting;
 
-pub use caller::{Caller, Named};
+pub use caller::Caller;
 pub use gate::Gate;
 pub use in_force::InForce;
 pub use lines::Lines;
+pub use own::OwnLimit;
 pub use passage::Passage;
 pub use tollgate_policy::Holder;

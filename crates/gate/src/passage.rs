@@ -15,15 +15,18 @@ pub struct Passage<'f> {
     pub(crate) verdict: Verdict,
     pub(crate) kept: KeptPlaces<'f>,
     pub(crate) unavailable: Option<&'static str>,
+    /// Where the limit that its key has for itself degrades to.
+    own_degrades_to: Option<usize>,
 }
 
 impl<'f> Passage<'f> {
     pub(crate) fn undecided(
-        chain: Chain<'f>,
+        (chain, kept): (Chain<'f>, KeptPlaces<'f>),
         limits: SmallVec<[&'f PlacedLimit; 8]>,
-        kept: KeptPlaces<'f>,
+        own_degrades_to: Option<usize>,
     ) -> Passage<'f> {
-        Passage { chain, limits, verdict: Verdict::Admitted, kept, unavailable: None }
+        let verdict = Verdict::Admitted;
+        Passage { chain, limits, verdict, kept, unavailable: None, own_degrades_to }
     }
 
     /// What becomes of the request.
@@ -89,7 +92,11 @@ impl<'f> Passage<'f> {
     /// upstream it forwards to.
     pub fn degraded(&self) -> Option<(PolicyName, Option<usize>)> {
         match self.verdict {
-            Verdict::Degraded { by } => Some((self.name(by), self.limits[by].degrade_to())),
+            Verdict::Degraded { by } => {
+                // What a key has for itself is the first of its chain.
+                let own = self.own_degrades_to.filter(|_| by == 0);
+                Some((self.name(by), self.limits[by].degrade_to().or(own)))
+            }
             _ => None,
         }
     }

@@ -15,7 +15,7 @@ use tollgate_engine::{Clock, Queue, QueueRefusal, Refusal, Verdict, Waiting};
 use tollgate_policy::compile::Work;
 use tollgate_policy::shapes::Strategy;
 
-use crate::caller::{Caller, Named};
+use crate::caller::Caller;
 use crate::gate::Gate;
 use crate::in_force::InForce;
 use crate::passage::Passage;
@@ -74,15 +74,13 @@ impl<C: Clock> Gate<C> {
     /// drops the future has left.
     ///
     /// A request that waited in vain, or was not let into the line, is refused by the limit it waited for.
-    pub async fn pass<'f, 'n>(
+    pub async fn pass<'f>(
         &self,
         in_force: &'f InForce,
-        caller: impl Into<Named<'n>>,
+        caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
-        let named = caller.into();
-        let caller = named.caller;
-        let mut passage = self.passage(in_force, named, work);
+        let mut passage = self.passage(in_force, caller, work);
         let overtaken = self.waited_for(&passage);
         let mut waits_for = match overtaken {
             // Newcomers do not overtake.
@@ -129,7 +127,7 @@ impl<C: Clock> Gate<C> {
     async fn stand_in_line(
         &self,
         passage: &mut Passage<'_>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         place: usize,
         arrived: Instant,
     ) -> Result<(), Moved> {

@@ -31,7 +31,7 @@ const LONGEST_ID: usize = 128;
 /// What a request asks for. Its numbers are of one policy.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    caller: gate::Caller,
+    caller: gate::Caller<'static>,
     route: Option<usize>,
     operation: Option<usize>,
     cost: Option<u64>,
@@ -119,7 +119,7 @@ impl Arrived {
         };
         let plan = caller.plan.as_deref().filter(|_| is_tenant_known);
         Arrived::Asks(Asked {
-            caller: known.with_plan(plan.and_then(|name| policy.plan(name))),
+            caller: known.unnamed().with_plan(plan.and_then(|name| policy.plan(name))),
             route: route.map(RouteInForce::number),
             operation: caller.operation.as_deref().and_then(|name| policy.operation(name)),
             cost: caller.cost,
@@ -148,7 +148,8 @@ impl Asked {
         let in_force = &*present.in_force;
         let work = self.work(in_force.policy());
         let holder = self.user.as_deref().map_or(Holder::Address(self.address), Holder::User);
-        self.decided(&limits.gate().pass(in_force, self.caller.named(holder), work).await)
+        let caller = self.caller.named(holder);
+        self.decided(&limits.gate().pass(in_force, &caller, work).await)
     }
 
     fn work<'p>(&self, policy: &'p Policy) -> Work<'p> {

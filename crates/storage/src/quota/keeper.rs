@@ -15,7 +15,7 @@ use tollgate_engine::Rule;
 use tollgate_gate::elsewhere::{
     Answered, Asked, Counter, Elsewhere, Keeper, Manner, Mark, Waiting, Whose,
 };
-use tollgate_policy::compile::{Place, PlacedLimit, Policy};
+use tollgate_policy::compile::{Place, PlacedLimit};
 use tollgate_policy::shapes::{Consistency, OnError};
 
 use super::{Draw, NotSpent, QuotaAccount, QuotaBook, QuotaPeriod};
@@ -107,12 +107,7 @@ impl Quotas {
 }
 
 impl Elsewhere for Quotas {
-    fn keeper(
-        &self,
-        _: &Policy,
-        limit: &PlacedLimit,
-        _: &Arc<Rule>,
-    ) -> Option<Arc<dyn Keeper>> {
+    fn keeper(&self, limit: &PlacedLimit, _: &Arc<Rule>) -> Option<Arc<dyn Keeper>> {
         let is_ours =
             limit.place() == Place::Quota && limit.consistency() == Consistency::Local;
         let shared = Arc::clone(&self.0);
