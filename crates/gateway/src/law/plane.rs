@@ -117,7 +117,7 @@ impl Plane {
             .map_err(PlaneError::Failures)?;
         let key_header = HeaderName::from_bytes(auth.header.as_str().as_bytes())
             .unwrap_or(HeaderName::from_static("x-api-key"));
-        Ok(ReadyPlane { upstreams, key_header, failures, policy })
+        Ok(ReadyPlane { policy, upstreams, key_header, failures })
     }
 
     /// The policy in force.

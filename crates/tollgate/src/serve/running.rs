@@ -76,7 +76,7 @@ impl Running {
             let _ = writeln!(text, "\nIssue a key that stays:\n");
             let _ = writeln!(
                 text,
-                "curl -s {admin}/v1/keys -H \"authorization: Bearer {token}\" -d '{{\"tenant\": \"demo\"}}'"
+                "curl -s {admin}/v1/keys -H \"authorization: Bearer {token}\" -H \"content-type: application/json\" -d '{{\"tenant\": \"demo\"}}'"
             );
             text.push_str(
                 "\nNext: write a file (examples/quickstart.yaml) and start with --config.\n",
@@ -120,7 +120,9 @@ impl Running {
                     Signal::Stop => break,
                 },
                 () = watch.changed() => {
-                    if !served.is_in_force() {
+                    if served.is_in_force() {
+                        tracing::info!("the file was written, and says what is in force");
+                    } else {
                         reload(&admin, "file").await;
                     }
                 }

@@ -5,9 +5,11 @@
 #![allow(clippy::disallowed_methods)]
 
 mod commands;
+mod control;
 mod deploy;
 mod keys;
 mod law;
 mod run_time;
 mod support;
 mod told;
+mod usage;
