@@ -171,8 +171,7 @@ pub fn reset<C: Clock>(
         let limit = passage.limit(*place);
         asked.is_told(limit) && asked.counter(in_force.policy(), limit) == counter
     });
-    let reset =
-        |place| waited_for(gate.reset(in_force, (&asked.caller, asked.work), place));
+    let reset = |place| waited_for(gate.reset(in_force, (&asked.caller, asked.work), place));
     Ok(place.is_some_and(reset))
 }
 

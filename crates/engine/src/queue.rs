@@ -161,7 +161,11 @@ impl Queue {
     }
 
     /// Whether waiting so long from now still ends in time; `None` is for ever.
-    pub fn check_wait(&self, wait: Option<Duration>, deadline: Instant) -> Result<(), QueueRefusal> {
+    pub fn check_wait(
+        &self,
+        wait: Option<Duration>,
+        deadline: Instant,
+    ) -> Result<(), QueueRefusal> {
         let wait = wait.ok_or(QueueRefusal::Refused)?;
         let left = deadline.saturating_duration_since(Instant::now());
         if wait > left { Err(QueueRefusal::TooLong(wait)) } else { Ok(()) }

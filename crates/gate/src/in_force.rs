@@ -24,8 +24,7 @@ pub struct InForce {
 impl InForce {
     pub(crate) fn bind<C: Clock>(policy: Policy, gate: &Gate<C>) -> InForce {
         let limiter = gate.limiter();
-        let rule =
-            |limit: &PlacedLimit| limiter.define(limit.counter(), limit.limit().clone());
+        let rule = |limit: &PlacedLimit| limiter.define(limit.counter(), limit.limit().clone());
         let rules: Box<[Arc<Rule>]> = policy.limits().iter().map(rule).collect();
         let keeper = |(limit, rule): (&PlacedLimit, &Arc<Rule>)| gate.keeper(limit, rule);
         let mut keepers: Vec<_> = policy.limits().iter().zip(&rules).map(keeper).collect();

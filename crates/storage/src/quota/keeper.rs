@@ -108,8 +108,7 @@ impl Quotas {
 
 impl Elsewhere for Quotas {
     fn keeper(&self, limit: &PlacedLimit, _: &Arc<Rule>) -> Option<Arc<dyn Keeper>> {
-        let is_ours =
-            limit.place() == Place::Quota && limit.consistency() == Consistency::Local;
+        let is_ours = limit.place() == Place::Quota && limit.consistency() == Consistency::Local;
         let shared = Arc::clone(&self.0);
         is_ours.then(|| Arc::new(QuotaKeeper { shared, limit: limit.limit().clone() }) as _)
     }
@@ -269,9 +268,7 @@ impl Keeper for QuotaKeeper {
                     let decision = QuotaKeeper::decision(&draw, used, asked.now, true);
                     Answered::Decided(decision, Mark(spent.begins().as_nanos()))
                 }
-                Err(why) => {
-                    self.answered(&draw, asked.now, &why).unwrap_or(Answered::Uncounted)
-                }
+                Err(why) => self.answered(&draw, asked.now, &why).unwrap_or(Answered::Uncounted),
             }
         })
     }

@@ -91,8 +91,9 @@ impl Running {
 
     /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
     pub(crate) async fn until_told(self) -> Result<(), Failure> {
-        let Running { served, data, admin, admin_listener, storage, books, pages, mut watch, .. } =
-            self;
+        let Running {
+            served, data, admin, admin_listener, storage, books, pages, mut watch, ..
+        } = self;
         let (store, counting) = storage;
         let health = Health::default();
         let mut registry = Registry::default();

@@ -9,6 +9,7 @@ mod control;
 mod deploy;
 mod keys;
 mod law;
+mod quotas;
 mod run_time;
 mod support;
 mod told;
