@@ -9,6 +9,7 @@ mod failing;
 mod keys;
 mod kills;
 mod opening;
+mod quota_gate;
 mod quota_model;
 mod quotas;
 mod snapshot;
