@@ -310,10 +310,10 @@ fn a_demo_key_is_fresh_at_each_start_and_keys_of_the_api_stay() {
     let args = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
     let gateway = Tollgate::start(&args, tempfile::tempdir().unwrap());
     let line = |gateway: &Tollgate, part: &str| {
-        let lines = gateway.greeting.lines().filter(|line| line.starts_with("curl "));
-        let line = lines.filter(|line| line.contains(part)).next().unwrap().to_owned();
+        let is_it = |line: &&str| line.starts_with("curl ") && line.contains(part);
+        let line = gateway.greeting.lines().find(is_it).unwrap();
         let output =
-            Command::new("sh").args(["-c", &line]).current_dir(gateway.folder()).output().unwrap();
+            Command::new("sh").args(["-c", line]).current_dir(gateway.folder()).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(line(&gateway, "/hello").starts_with("HTTP/1.1 200"));

@@ -7,10 +7,12 @@
 mod commands;
 mod control;
 mod deploy;
+mod grpc;
 mod keys;
 mod law;
 mod quotas;
 mod run_time;
+mod strategies;
 mod support;
 mod told;
 mod usage;
