@@ -50,6 +50,11 @@ pub trait Keeper: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// The same for a request that is refused already, where knowing costs something that one which passes need not pay.
+    fn know(&self, asked: &Asked<'_>) -> Option<Decision> {
+        self.foresee(asked)
+    }
+
     /// Makes a charge if it can be decided without waiting; else `None`, and nothing is charged. A keeper that is
     /// [`Told`](Manner::Told) answers only while nobody else can be told, and then decides besides the limiter.
     fn try_charge(&self, _: &Asked<'_>) -> Option<Answered> {

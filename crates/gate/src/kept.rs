@@ -141,11 +141,11 @@ impl<C: Clock> Gate<C> {
         }
         if is_blocked {
             self.limiter().look_at(chain, now);
-            passage.verdict = passage.chain.verdict();
+            passage.learn();
             return Come::Through;
         }
         if !self.limiter().take_at(chain, now).is_admitted() {
-            passage.verdict = passage.chain.verdict();
+            passage.learn();
             return Come::Through;
         }
         self.take_alone(passage, 0)
@@ -186,7 +186,7 @@ impl<C: Clock> Gate<C> {
     /// Gives back everything that was charged for a chain which does not pass, and says why it does not.
     fn refuse_kept(&self, passage: &mut Passage<'_>) {
         self.undo(passage);
-        passage.settle();
+        passage.learn();
     }
 
     /// Gives back everything that was charged, here and elsewhere.
@@ -341,6 +341,19 @@ impl Passage<'_> {
             self.unavailable = Some(what);
             self.verdict = Verdict::Refused { by: place, refusal: wait };
         }
+    }
+
+    /// Asks of a request that does not pass what else is known of its places, and says why it does not.
+    fn learn(&mut self) {
+        let Passage { chain, kept, .. } = &mut *self;
+        for kept in kept.all.iter().filter(|kept| kept.manner == Manner::Alone) {
+            if !chain.is_known(kept.place)
+                && let Some(decision) = kept.asked(chain).and_then(|asked| kept.keeper.know(&asked))
+            {
+                chain.answer(kept.place, decision, false);
+            }
+        }
+        self.settle();
     }
 
     /// The verdict on what all places were answered; waiting in line does not help where nobody can count.

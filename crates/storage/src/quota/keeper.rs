@@ -4,14 +4,12 @@
 //! name is made when the account is not there yet.
 
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use hashbrown::HashMap;
-use parking_lot::Mutex;
 use tollgate_core::{Decision, Limit, Refusal, Standing, Time};
 use tollgate_engine::Rule;
+use tollgate_gate::Handles;
 use tollgate_gate::elsewhere::{
     Answered, Asked, Counter, Elsewhere, Keeper, Manner, Mark, Waiting, Whose,
 };
@@ -20,8 +18,6 @@ use tollgate_policy::shapes::{Consistency, OnError};
 
 use super::{Draw, NotSpent, QuotaAccount, QuotaBook, QuotaPeriod};
 use crate::{Store, StoreError, Unavailable};
-
-const SHARDS: usize = 64;
 
 /// Keeps the quotas of a gate in a store: of all limits that are quotas and that nodes do not share otherwise.
 ///
@@ -32,21 +28,14 @@ pub struct Quotas(Arc<Shared>);
 struct Shared {
     book: QuotaBook,
     on_error: OnError,
-    /// Accounts by the gate's hash.
-    known: Box<[Mutex<Known>]>,
+    known: Handles<Balance>,
     is_failing: AtomicBool,
     uncounted: AtomicU64,
     refused: AtomicU64,
 }
 
-type Known = HashMap<u128, Arc<Balance>, BuildHasherDefault<HashedAlready>>;
-
 /// An account as requests hold it.
-struct Balance {
-    account: Arc<QuotaAccount>,
-    /// Whether anybody has asked for it since it was last looked at.
-    is_in_use: AtomicBool,
-}
+struct Balance(Arc<QuotaAccount>);
 
 /// Requests whose quota could not be counted because the store did not work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +52,7 @@ impl Quotas {
         Quotas(Arc::new(Shared {
             book: QuotaBook::new(store, max_accounts),
             on_error,
-            known: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            known: Handles::new(max_accounts),
             is_failing: AtomicBool::new(false),
             uncounted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -73,11 +62,7 @@ impl Quotas {
     /// Gives back what is reserved of quotas that nobody has spent since the last call. To be called now and then, so that
     /// they strand nothing in a crash.
     pub fn settle_idle(&self) {
-        for shard in &self.0.known {
-            shard.lock().retain(|_, balance| {
-                balance.is_in_use.swap(false, Relaxed) || Arc::strong_count(balance) > 1
-            });
-        }
+        self.0.known.sweep(|_| true);
         self.0.book.settle_idle();
     }
 
@@ -116,17 +101,9 @@ impl Elsewhere for Quotas {
 
 impl Shared {
     fn balance(&self, whose: &Whose<'_>) -> Result<Arc<Balance>, Unavailable> {
-        let mut known = self.known[(whose.hash >> 64) as usize % SHARDS].lock();
-        if let Some(balance) = known.get(&whose.hash) {
-            if !balance.is_in_use.load(Relaxed) {
-                balance.is_in_use.store(true, Relaxed);
-            }
-            return Ok(Arc::clone(balance));
-        }
-        let account = self.book.account(&(whose.name)())?;
-        let balance = Arc::new(Balance { account, is_in_use: AtomicBool::new(true) });
-        known.insert(whose.hash, Arc::clone(&balance));
-        Ok(balance)
+        let make = || self.book.account(&(whose.name)()).map(Balance);
+        let full = || Unavailable::Failed("too many quotas are in use at once".to_owned());
+        self.known.get_or(whose.hash, make, full)
     }
 
     /// What becomes of a request whose quota cannot be counted: said once when it begins.
@@ -238,7 +215,7 @@ impl Keeper for QuotaKeeper {
 
     fn foresee(&self, asked: &Asked<'_>) -> Option<Decision> {
         let draw = self.draw(asked)?;
-        let used = asked.counter.get::<Balance>()?.account.used_in(draw.period)?;
+        let used = asked.counter.get::<Balance>()?.0.used_in(draw.period)?;
         Some(QuotaKeeper::foreseen(&draw, used, asked.now))
     }
 
@@ -246,7 +223,7 @@ impl Keeper for QuotaKeeper {
         let (Some(draw), Some(balance)) = (self.draw(asked), asked.counter.get::<Balance>()) else {
             return Some(Answered::Uncounted);
         };
-        match balance.account.try_spend_at(draw) {
+        match balance.0.try_spend_at(draw) {
             Ok((used, begins)) => {
                 let decision = QuotaKeeper::decision(&draw, used, asked.now, true);
                 Some(Answered::Decided(decision, Mark(begins.as_nanos())))
@@ -261,10 +238,10 @@ impl Keeper for QuotaKeeper {
             else {
                 return Answered::Uncounted;
             };
-            match balance.account.spend(draw).await {
+            match balance.0.spend(draw).await {
                 Ok(spent) => {
                     self.shared.works();
-                    let used = balance.account.used_in(draw.period).unwrap_or(draw.amount);
+                    let used = balance.0.used_in(draw.period).unwrap_or(draw.amount);
                     let decision = QuotaKeeper::decision(&draw, used, asked.now, true);
                     Answered::Decided(decision, Mark(spent.begins().as_nanos()))
                 }
@@ -275,14 +252,14 @@ impl Keeper for QuotaKeeper {
 
     fn give_back(&self, asked: &Asked<'_>, mark: Mark) {
         if let Some(balance) = asked.counter.get::<Balance>() {
-            balance.account.give_back(Time::from_nanos(mark.0), asked.cost);
+            balance.0.give_back(Time::from_nanos(mark.0), asked.cost);
         }
     }
 
     fn look<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, Option<Decision>> {
         Box::pin(async move {
             let draw = self.draw(&asked)?;
-            let account = &asked.counter.get::<Balance>()?.account;
+            let account = &asked.counter.get::<Balance>()?.0;
             let used = match account.used_in(draw.period) {
                 Some(used) => used,
                 // Nothing of it is reserved here, so what is taken is used.
@@ -302,32 +279,12 @@ impl Keeper for QuotaKeeper {
                 return false;
             };
             // What is not known here cannot be given back.
-            let known = balance.account.spend(Draw { amount: 0, ..draw }).await;
+            let known = balance.0.spend(Draw { amount: 0, ..draw }).await;
             let is_known = matches!(known, Ok(_) | Err(NotSpent::Exhausted { .. }));
             if is_known {
-                balance.account.renew();
+                balance.0.renew();
             }
             is_known
         })
-    }
-}
-
-/// The gate's hashes need no hashing.
-#[derive(Clone, Copy, Debug, Default)]
-struct HashedAlready(u64);
-
-impl Hasher for HashedAlready {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u128(&mut self, hash: u128) {
-        self.0 = hash as u64;
     }
 }

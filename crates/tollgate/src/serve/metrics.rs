@@ -14,6 +14,7 @@ use tollgate_gateway::law::Shared;
 use super::books::StorageState;
 use super::counting::Counting;
 use super::keys::AllKeys;
+use super::sharing_metrics;
 
 /// What was counted by the law, the counters, the listener and the storage.
 #[derive(Debug)]
@@ -70,6 +71,9 @@ impl Collector for Scraped {
         ] {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        if let Some(state) = self.counting.sharing() {
+            sharing_metrics::encode(&mut encoder, &state)?;
         }
         self.shared.metrics().encode(encoder)
     }

@@ -9,6 +9,7 @@ mod keys;
 mod metrics;
 mod refused;
 mod running;
+mod sharing_metrics;
 mod signals;
 mod source;
 mod storage;
@@ -77,7 +78,7 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let (token, token_place) = storage::token(&folder)?;
 
     let access_log = AccessLog::new(&server.access_log)?;
-    let (gate, counting) = Counting::start(policy.settings(), &store);
+    let (gate, counting) = Counting::start(policy.settings(), &store)?;
     let (keys, metrics) = (AllKeys::of_file(&policy), Metrics::default());
     let plane = Plane::prepare(policy, None).map_err(failed)?.bind(&gate, &metrics);
     let shared = Shared::new((gate, metrics), keys, plane);

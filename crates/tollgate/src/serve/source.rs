@@ -97,7 +97,6 @@ impl Source {
 /// too much, so it does not start.
 fn can_serve(settings: &shapes::File) -> Result<(), NotReady> {
     let asked = match settings {
-        file if file.rate_limit_sync.enabled => "`rate_limit_sync`",
         file if file.storage.redis => "`storage: { redis: true }`",
         _ => return Ok(()),
     };
