@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::RETRY_AFTER;
 use http::{HeaderValue, Request, Response, StatusCode};
 use tollgate_core::{PolicyName, Refusal, Scope, Span, Standing};
 use tollgate_engine::Time;
@@ -60,6 +61,13 @@ impl Answer {
         let lines = Lines::of(passage);
         let report = lines.report();
         self.refuse(&Refused::by_limit(&report, self.id()).limit_headers(passage.shows_headers()))
+    }
+
+    /// Where it is counted does not work, and it may not pass uncounted.
+    pub(crate) fn unavailable(&self, what: &str) -> Response<Body> {
+        let mut response = self.fault(StatusCode::SERVICE_UNAVAILABLE, what);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response
     }
 
     /// Too much is pending.

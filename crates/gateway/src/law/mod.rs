@@ -177,6 +177,9 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         }
         let tier = plane.tier(caller.client().plan());
         self.metrics.decided(tier, plane.endpoint(route), &passage);
+        if let Some(what) = passage.unavailable() {
+            return answer.unavailable(what);
+        }
         record.decide(&passage);
         if !passage.is_admitted() {
             return answer.refused(&passage);

@@ -3,11 +3,13 @@
 mod access_log;
 mod books;
 mod control;
+mod counting;
 mod echo;
 mod keys;
 mod metrics;
 mod refused;
 mod running;
+mod sharing_metrics;
 mod signals;
 mod source;
 mod storage;
@@ -22,7 +24,6 @@ use arc_swap::ArcSwap;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tollgate_admin::{Admin, NotReady, check_address, made};
-use tollgate_gate::Gate;
 use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
 use tollgate_gateway::{Certificates, Gateway, Settings};
 use tollgate_policy::Loaded;
@@ -38,6 +39,7 @@ use crate::output::{print, tell};
 use access_log::AccessLog;
 use books::{Book, Bookkeeper, StorageState};
 use control::{Parts, Served};
+use counting::Counting;
 use keys::{AllKeys, Watched};
 use refused::Refusals;
 use running::{Running, bind_admin, not_bound};
@@ -77,8 +79,7 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let (token, token_place) = storage::token(&folder)?;
 
     let access_log = AccessLog::new(&server.access_log)?;
-    let gate =
-        Gate::new(usize::try_from(policy.settings().counters.max_keys).unwrap_or(usize::MAX));
+    let (gate, counting) = Counting::start(policy.settings(), &store)?;
     let (keys, metrics) = (AllKeys::of_file(&policy), Metrics::default());
     let plane = Plane::prepare(policy, None).map_err(failed)?.bind(&gate, &metrics);
     let shared = Shared::new((gate, metrics), keys, plane);
@@ -108,13 +109,14 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let admin = Admin::new(store.clone(), Arc::new(served.clone()), token);
     let announced = announced.ok();
     let elsewhere = watched.objects;
+    let storage = (store, counting);
     Ok(Running {
         served,
         data,
         admin,
         admin_listener,
         announced,
-        store,
+        storage,
         elsewhere,
         books,
         pages,

@@ -16,6 +16,7 @@ use tollgate_storage::Store;
 
 use super::books::{Bookkeeper, Page};
 use super::control::Served;
+use super::counting::Counting;
 use super::failed;
 use super::metrics::Scraped;
 use super::signals::{Signal, Signals};
@@ -40,7 +41,8 @@ pub(crate) struct Running {
     pub(crate) admin_listener: TcpListener,
     /// Tells commands beside it where the admin API is.
     pub(crate) announced: Option<Announced>,
-    pub(crate) store: Store,
+    /// What is kept, and the counters that are kept there or elsewhere.
+    pub(crate) storage: (Store, Counting),
     /// Other nodes have changed tenants or plans.
     pub(crate) elsewhere: Arc<Notify>,
     pub(crate) books: Bookkeeper,
@@ -97,14 +99,16 @@ impl Running {
 
     /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
     pub(crate) async fn until_told(self) -> Result<(), Failure> {
-        let Running { served, data, admin, admin_listener, store, announced, .. } = self;
+        let Running { served, data, admin, admin_listener, storage, announced, .. } = self;
         let Running { elsewhere, books, pages, mut watch, .. } = self;
+        let (store, counting) = storage;
         let health = Health::default();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Scraped {
             shared: Arc::clone(served.shared()),
             counts: Arc::clone(data.counts()),
             storage: Arc::clone(&books.state),
+            counting: counting.clone(),
         }));
         let open = Open { health: health.clone(), registry };
         let (end_admin, ended) = oneshot::channel::<()>();
@@ -114,6 +118,7 @@ impl Running {
         });
         let books = tokio::spawn(books.keep(pages));
         let tidying = tokio::spawn(keep_tidy(store.clone(), served.clone()));
+        let settling = tokio::spawn(counting.clone().keep_tidy());
         let mut signals = Signals::new()?;
         health.set_ready(true);
         loop {
@@ -135,16 +140,20 @@ impl Running {
         tracing::info!("stopping: finishing what is in flight");
         health.set_ready(false);
         tidying.abort();
+        settling.abort();
         data.stop().stop();
         let drained = async {
             tokio::task::spawn_blocking(move || data.wait()).await.map_err(failed)??;
             // The last worker has handed over its last count; when all is stored, so have the books.
-            books.await.map_err(failed)
+            books.await.map_err(failed)?;
+            counting.close().await;
+            Ok::<(), Failure>(())
         };
         tokio::select! {
             drained = drained => drained?,
             () = signals.stop() => {
                 tracing::warn!("told again: stopping at once");
+                let _ = tokio::time::timeout(LAST_WORDS, counting.close()).await;
                 tokio::time::sleep(LAST_WORDS).await;
             }
         }

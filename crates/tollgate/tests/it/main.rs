@@ -15,6 +15,7 @@ mod groups;
 mod grpc;
 mod keys;
 mod law;
+mod quotas;
 mod run_time;
 #[allow(dead_code, unused, reason = "it has what the counters' tests need as well")]
 #[path = "../../../redis/tests/it/servers.rs"]

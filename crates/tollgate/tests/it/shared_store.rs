@@ -14,7 +14,7 @@ fn gateway(server: &Server, upstream: &Upstream) -> Tollgate {
          upstreams: {{ api: {{ url: \"{}\" }} }}\n\
          routes: [ {{ path: \"/*\", upstream: api }} ]\n",
         server.url(),
-        upstream.address()
+        upstream.address
     ))
 }
 
