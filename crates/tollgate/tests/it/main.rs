@@ -12,6 +12,11 @@ mod keys;
 mod law;
 mod quotas;
 mod run_time;
+#[path = "../../../redis/tests/it/servers.rs"]
+#[allow(dead_code, unused_imports)]
+mod servers;
+mod sharing;
+mod sharing_outages;
 mod strategies;
 mod support;
 mod told;
