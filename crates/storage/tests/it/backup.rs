@@ -73,7 +73,7 @@ fn keys_in(folder: &std::path::Path) -> usize {
 
 #[test]
 fn a_folder_is_backed_up_from_outside_open_or_not() {
-    let (folder, store) = store();
+    let (folder, store) = embedded();
     runtime().block_on(store.commit(issue(&key("acme", 1).1))).unwrap();
     let outside = Embedded::at(folder.path());
     let (open, closed) = (folder.path().join("open"), folder.path().join("closed"));

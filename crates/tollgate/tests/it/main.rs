@@ -21,6 +21,8 @@ mod run_time;
 #[path = "../../../redis/tests/it/servers.rs"]
 mod servers;
 mod shared_store;
+mod sharing;
+mod sharing_outages;
 mod strategies;
 mod support;
 mod told;
