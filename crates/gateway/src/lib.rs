@@ -16,6 +16,7 @@ mod fault;
 mod forward;
 mod gateway;
 mod handler;
+mod http2;
 pub mod law;
 mod listen;
 mod panics;
