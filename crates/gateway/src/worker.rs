@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::LocalRuntime;
@@ -22,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::connection;
 use crate::counts::Counts;
+use crate::date::Date;
 use crate::forward::Forwarder;
 use crate::handler::Handler;
 use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
@@ -43,6 +44,9 @@ pub(crate) struct Worker {
     forwarder: Forwarder,
     presence: Presence,
     phase: Cell<Phase>,
+    date: Date,
+    /// What heads are written into; whoever sends one at once gives it back.
+    buffer: RefCell<Vec<u8>>,
 }
 
 /// How near a worker is to its end.
@@ -68,7 +72,7 @@ const BREATH: Duration = Duration::from_millis(50);
 /// Between two ticks of a handler: what it gathers may be lost with the process, and no more than a tenth of a second of it.
 const HANDLER_TICK: Duration = Duration::from_millis(50);
 
-/// For an HTTP/1.1 connection: enough for the largest head, and little for each of many.
+/// The largest buffer that is kept for the next head.
 const BUFFER: usize = 64 * 1024;
 
 /// HTTP/2: what one connection may have going on at once. Each of the floods that were found in the field breaks
@@ -94,6 +98,24 @@ impl Worker {
         }
     }
 
+    /// Writes what the `Date` header says now.
+    pub(crate) fn write_date(&self, output: &mut Vec<u8>) {
+        self.date.write(output);
+    }
+
+    /// A buffer to write a head into.
+    pub(crate) fn take_buffer(&self) -> Vec<u8> {
+        self.buffer.take()
+    }
+
+    /// Gives it back, unless it has grown large.
+    pub(crate) fn put_buffer(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= BUFFER {
+            buffer.clear();
+            self.buffer.replace(buffer);
+        }
+    }
+
     pub(crate) fn ticker(&self) -> &Rc<Ticker> {
         &self.ticker
     }
@@ -114,22 +136,6 @@ impl Worker {
         let settings = self.settings.borrow();
         let certificates = settings.certificates.as_ref()?;
         Some(TlsAcceptor::from(Arc::clone(certificates.config())))
-    }
-
-    pub(crate) fn http1(&self) -> http1::Builder {
-        let limits = self.limits();
-        let mut builder = http1::Builder::new();
-        // Connections are bounded in time by their watch, which costs less than hyper's timer a request.
-        builder.header_read_timeout(None);
-        builder.max_buf_size(BUFFER.max(limits.header_bytes));
-        if limits.header_bytes > 0 {
-            builder.max_header_size(limits.header_bytes);
-        }
-        // Hyper has room for a hundred without asking, and clears more room than is used for another number.
-        if limits.headers != 100 {
-            builder.max_headers(if limits.headers > 0 { limits.headers } else { 65_536 });
-        }
-        builder
     }
 
     pub(crate) fn http2(self: &Rc<Worker>) -> http2::Builder<Tasks> {
@@ -187,12 +193,15 @@ impl Start {
                 source: self.settings,
                 counts: self.counts,
                 phase: Cell::new(Phase::Running),
+                date: Date::default(),
+                buffer: RefCell::default(),
             });
             let ticking = Rc::clone(&worker);
             tokio::task::spawn_local(async move {
                 let tick = || {
                     ticking.forwarder.sweep();
                     ticking.refresh();
+                    ticking.date.refresh();
                 };
                 ticking.ticker.run(tick).await;
             });

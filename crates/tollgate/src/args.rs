@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use tollgate_policy::{HttpUrl, ListenAddress};
 
+use crate::cli;
+
 /// A rate-limiting gateway: who is calling, what they may spend, and when to come back.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
@@ -19,10 +21,12 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Tell everything that is wrong with a configuration file
     Check(Check),
-    /// Show which limits a request meets, and where each comes from
+    /// Show which limits a request meets, and where each comes from; or why one was refused
     Explain(Explain),
     /// Print the JSON Schema of the configuration file
     Schema,
+    #[command(flatten)]
+    Ops(cli::Ops),
 }
 
 #[derive(Debug, clap::Args)]
@@ -55,12 +59,14 @@ pub(crate) struct Check {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
-    /// The configuration file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: cli::At,
+    /// A request that was refused lately, by its `X-Request-Id`; asks the running gateway
+    #[arg(long, value_name = "ID", conflicts_with_all = ["tenant", "user", "plan", "route"])]
+    pub(crate) request_id: Option<String>,
     /// Whose request it is; `anonymous` without a key
-    #[arg(long)]
-    pub(crate) tenant: String,
+    #[arg(long, required_unless_present = "request_id", requires = "config")]
+    pub(crate) tenant: Option<String>,
     /// The user inside the tenant
     #[arg(long)]
     pub(crate) user: Option<String>,
@@ -70,7 +76,4 @@ pub(crate) struct Explain {
     /// Method and path of the request, as in "POST /v1/x"
     #[arg(long, value_name = "REQUEST")]
     pub(crate) route: Option<String>,
-    /// JSON, instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
 }

@@ -1,7 +1,9 @@
 //! The command: arguments become a configuration, and that becomes a running gateway.
 
+mod admin_url;
 mod args;
 mod check;
+mod cli;
 mod exit;
 mod explain;
 mod output;
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Schema => schema::run(),
+        Command::Ops(ops) => cli::run(ops),
     };
     exit::code(done)
 }

@@ -31,6 +31,7 @@ use tollgate_policy::shapes::Server;
 use tollgate_storage::Store;
 use tracing::Level;
 
+use crate::admin_url::announce;
 use crate::args::Serve;
 use crate::exit::Failure;
 use crate::output::{print, tell};
@@ -85,6 +86,12 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     runtime.block_on(watched.begin(&shared, (&store, now))).map_err(failed)?;
 
     let admin_listener = bind_admin(&server)?;
+    let announced = announce(&folder, admin_listener.local_addr()?).inspect_err(|why| {
+        tracing::warn!(
+            "commands beside it must be told its address, which {} cannot keep: {why}",
+            folder.display()
+        );
+    });
     let gateway = Gateway::bind(settings).map_err(|error| not_bound(&server.listen, &error))?;
     let (to_books, pages) = mpsc::unbounded_channel();
     let of_workers = (Arc::clone(&shared), Arc::clone(&access_log));
@@ -99,7 +106,19 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let parts = Parts { source, shared, tuning, access_log, refusals, text };
     let served = Served::new(parts);
     let admin = Admin::new(store.clone(), Arc::new(served.clone()), token);
-    Ok(Running { served, data, admin, admin_listener, store, books, pages, watch, token_place })
+    let announced = announced.ok();
+    Ok(Running {
+        served,
+        data,
+        admin,
+        admin_listener,
+        announced,
+        store,
+        books,
+        pages,
+        watch,
+        token_place,
+    })
 }
 
 /// Opens the storage and compiles the file with what the API made.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::signals::{Signal, Signals};
 use super::source::Source;
 use super::storage::keep_tidy;
 use super::watch::Watch;
+use crate::admin_url::{Announced, reachable};
 use crate::exit::Failure;
 
 /// How long what was told twice to stop may still take to write things down.
@@ -34,6 +35,8 @@ pub(crate) struct Running {
     pub(crate) data: tollgate_gateway::Running,
     pub(crate) admin: Admin,
     pub(crate) admin_listener: TcpListener,
+    /// Tells commands beside it where the admin API is.
+    pub(crate) announced: Option<Announced>,
     pub(crate) store: Store,
     pub(crate) books: Bookkeeper,
     pub(crate) pages: UnboundedReceiver<Page>,
@@ -89,8 +92,18 @@ impl Running {
 
     /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
     pub(crate) async fn until_told(self) -> Result<(), Failure> {
-        let Running { served, data, admin, admin_listener, store, books, pages, mut watch, .. } =
-            self;
+        let Running {
+            served,
+            data,
+            admin,
+            admin_listener,
+            store,
+            books,
+            pages,
+            mut watch,
+            announced,
+            ..
+        } = self;
         let health = Health::default();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Scraped {
@@ -140,6 +153,7 @@ impl Running {
             }
         }
         served.close_log();
+        drop(announced);
         drop(end_admin);
         serving.await.map_err(failed)??;
         store.close().await.map_err(failed)?;
@@ -174,15 +188,4 @@ pub(crate) fn not_bound(address: &ListenAddress, error: &io::Error) -> Failure {
         ),
         _ => format!("cannot listen on {address}: {error}"),
     })
-}
-
-/// An address that a caller on this machine can use.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
-            (std::net::Ipv6Addr::LOCALHOST, v6.port()).into()
-        }
-        other => other,
-    }
 }
