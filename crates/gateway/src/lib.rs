@@ -18,6 +18,7 @@ mod forward;
 mod gateway;
 mod h1;
 mod handler;
+mod http2;
 pub mod law;
 mod listen;
 mod panics;

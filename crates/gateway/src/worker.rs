@@ -25,6 +25,7 @@ use crate::counts::Counts;
 use crate::date::Date;
 use crate::forward::Forwarder;
 use crate::handler::Handler;
+use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
 use crate::listen::ignore_newcomers;
 use crate::panics::Guarded;
 use crate::presence::Presence;
@@ -78,10 +79,6 @@ const BUFFER: usize = 64 * 1024;
 /// one of these or a bound that hyper sets by itself, and ends its connection.
 const STREAMS: u32 = 128;
 const RESETS: usize = 32;
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
-const PING_AFTER: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Worker {
     pub(crate) fn settings(&self) -> Arc<Settings> {

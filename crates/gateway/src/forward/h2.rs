@@ -18,6 +18,7 @@ use super::outbound::Outbound;
 use super::pool::Pool;
 use super::{Failed, head};
 use crate::body::Body;
+use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
 use crate::request_body::RequestBody;
 use crate::stream::Stream;
 use crate::ticker::Ticker;
@@ -31,10 +32,6 @@ pub(crate) struct Shared {
 
 /// Above so many, another connection is opened: many servers allow a hundred or a little more.
 const STREAMS: usize = 100;
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
-const PING_AFTER: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Shared {
     /// A new connection, and the task that serves it.

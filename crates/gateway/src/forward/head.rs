@@ -168,15 +168,8 @@ pub(crate) fn strip_untrailing(trailers: &mut HeaderMap) {
 
 /// Whether a request is a gRPC call, which only HTTP/2 can carry.
 pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
-    let content_type = request.headers().get(header::CONTENT_TYPE);
-    request.version() == Version::HTTP_2
-        && content_type.is_some_and(|value| {
-            let value = value.as_bytes();
-            value.len() >= GRPC.len() && value[..GRPC.len()].eq_ignore_ascii_case(GRPC)
-        })
+    request.version() == Version::HTTP_2 && tollgate_wire::is_grpc(request.headers())
 }
-
-const GRPC: &[u8] = b"application/grpc";
 
 /// Makes a caller's head the upstream's where it is sent as a map, all but the target, which depends on the upstream's
 /// protocol. Doing it twice is doing it once.
