@@ -36,6 +36,9 @@ pub(crate) struct Asked {
     operation: Option<usize>,
     cost: Option<u64>,
     is_tenant_known: bool,
+    /// Its user and address, which counters that are kept elsewhere are called by.
+    user: Option<Box<str>>,
+    address: IpAddr,
     answer: Answer,
 }
 
@@ -116,11 +119,17 @@ impl Arrived {
         };
         let plan = caller.plan.as_deref().filter(|_| is_tenant_known);
         Arrived::Asks(Asked {
-            caller: known.with_plan(plan.and_then(|name| policy.plan(name))),
+            caller: known.unnamed().with_plan(plan.and_then(|name| policy.plan(name))),
             route: route.map(RouteInForce::number),
             operation: caller.operation.as_deref().and_then(|name| policy.operation(name)),
             cost: caller.cost,
             is_tenant_known,
+            user: caller
+                .user
+                .as_deref()
+                .filter(|_| in_force.keeps_elsewhere() && found.is_some())
+                .map(Into::into),
+            address,
             answer,
         })
     }
@@ -138,7 +147,9 @@ impl Asked {
     pub(crate) async fn pass<C: Clock>(self, limits: Limits<C>, present: Arc<Present>) -> Decided {
         let in_force = &*present.in_force;
         let work = self.work(in_force.policy());
-        self.decided(&limits.gate().pass(in_force, &self.caller, work).await)
+        let holder = self.user.as_deref().map_or(Holder::Address(self.address), Holder::User);
+        let caller = self.caller.named(holder);
+        self.decided(&limits.gate().pass(in_force, &caller, work).await)
     }
 
     fn work<'p>(&self, policy: &'p Policy) -> Work<'p> {
@@ -147,6 +158,12 @@ impl Asked {
     }
 
     fn decided(&self, passage: &Passage<'_>) -> Decided {
+        if let Some(what) = passage.unavailable() {
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail(what);
+            let verdict = Verdict::unlimited(Outcome::Unavailable);
+            let verdict = verdict.with_tenant_known(self.is_tenant_known);
+            return Decided::Stays(told(self.answer.problem(problem), verdict));
+        }
         let lines = Lines::of(passage);
         let verdict = Verdict::of(passage, &lines).with_tenant_known(self.is_tenant_known);
         let shows = passage.shows_headers();

@@ -87,7 +87,7 @@ where
         let request = Request::from_parts(parts, body);
         let decided = match arrived {
             Arrived::Decided(decided) => decided,
-            Arrived::Asks(asked) if !present.has_queues => asked.decide(limits, &present),
+            Arrived::Asks(asked) if !present.may_wait => asked.decide(limits, &present),
             Arrived::Asks(asked) => {
                 let present = arc_swap::Guard::into_inner(present);
                 let waiting = Box::pin(asked.pass(limits.clone(), present));

@@ -31,7 +31,8 @@ pub use keys::{
     FoundKey, KeyDraft, KeyEntry, KeyLoader, KeySnapshot, KeyTerms, MintError, StoredKey,
 };
 pub use quota::{
-    Draw, NotSpent, QuotaAccount, QuotaBook, QuotaPeriod, QuotaStanding, Spent, block,
+    Draw, NotSpent, QuotaAccount, QuotaBook, QuotaFailures, QuotaPeriod, QuotaStanding, Quotas,
+    Spent, block,
 };
 #[cfg(feature = "redis")]
 pub use redis::InRedis;

@@ -1,7 +1,9 @@
 //! The command: arguments become a configuration, and that becomes a running gateway.
 
+mod admin_url;
 mod args;
 mod check;
+mod cli;
 mod doctor;
 mod exit;
 mod explain;
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Schema => schema::run(),
+        Command::Ops(ops) => cli::run(ops),
     };
     exit::code(done)
 }

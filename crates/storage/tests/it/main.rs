@@ -13,6 +13,7 @@ mod homes;
 mod keys;
 mod kills;
 mod opening;
+mod quota_gate;
 mod quota_model;
 mod quotas;
 #[allow(dead_code, unused, reason = "it has what the counters' tests need as well")]

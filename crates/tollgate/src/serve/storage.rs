@@ -22,7 +22,7 @@ const DAY: u64 = 86_400;
 
 /// The folder of the embedded database.
 pub(crate) fn folder(storage: &shapes::Storage) -> PathBuf {
-    let named = storage.path.as_ref().map(|path| path.as_path());
+    let named = storage.path.as_ref().map(tollgate_policy::FilePath::as_path);
     named.unwrap_or(Path::new(shapes::Storage::DEFAULT_PATH)).to_owned()
 }
 
