@@ -14,7 +14,7 @@ mod report;
 
 const USAGE: &str = "\
 usage: cargo xtask bench <what> [case …] [--json]
-  control [issue|keys|usage|path …]
+  control [issue|keys|usage|path|undisturbed …]
   gateway [forward|refuse|bare|counts|idle|stream …]
   limiter [check|chain|hot|memory|flood|drift …]
   policy

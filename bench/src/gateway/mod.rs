@@ -7,7 +7,7 @@
 mod counts;
 mod load;
 mod memory;
-mod proxies;
+pub mod proxies;
 
 use crate::measure::median;
 use crate::report::Report;

@@ -243,7 +243,7 @@ async fn in_time(
 
 /// An error as callers see it, and whether the server as a whole is of no use.
 #[allow(clippy::needless_pass_by_value, reason = "stands in map_err")]
-fn told(error: RedisError) -> (Unavailable, bool) {
+pub(crate) fn told(error: RedisError) -> (Unavailable, bool) {
     let (why, is_down) = (error.to_string(), is_down(&error));
     match error.kind() {
         ErrorKind::Server(_) | ErrorKind::Extension => (Unavailable::Refused(why), is_down),
@@ -251,12 +251,12 @@ fn told(error: RedisError) -> (Unavailable, bool) {
     }
 }
 
-fn is_unknown_script(error: &RedisError) -> bool {
+pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(redis::ServerErrorKind::NoScript)
 }
 
 /// The same call with the script itself in place of its name.
-fn whole(cmd: &Cmd, script: &Script) -> Cmd {
+pub(crate) fn whole(cmd: &Cmd, script: &Script) -> Cmd {
     let mut whole = redis::cmd("EVAL");
     whole.arg(&script.body);
     for arg in cmd.args_iter().skip(2) {

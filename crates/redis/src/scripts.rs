@@ -14,7 +14,7 @@ pub(crate) struct Script {
 
 impl Script {
     /// A script of these files in this order.
-    fn of(files: &[&str]) -> Script {
+    pub(crate) fn of(files: &[&str]) -> Script {
         let body = files.join("\n");
         let sha = sha1_smol::Sha1::from(&body).digest().to_string();
         Script { body, sha }

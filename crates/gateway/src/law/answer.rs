@@ -8,10 +8,13 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use tollgate_core::{PolicyName, Refusal, Scope, Span, Standing};
 use tollgate_engine::Time;
 use tollgate_gate::{Lines, Passage};
-use tollgate_wire::{Line, Problem, Refused, Report, is_grpc};
+use tollgate_wire::{HeadLines, Line, Problem, Refused, Report, is_grpc};
 
 use super::plane::Plane;
 use crate::body::Body;
+
+/// Room for the headers of a refusal, in bytes.
+const USUAL_LINES: usize = 1024;
 
 /// Answers one request.
 #[derive(Debug)]
@@ -91,6 +94,13 @@ impl Answer {
     }
 
     fn refuse(&self, refused: &Refused<'_>) -> Response<Body> {
-        self.finish(if self.is_grpc { refused.grpc() } else { refused.http() })
+        if self.is_grpc {
+            return self.finish(refused.grpc());
+        }
+        let mut lines = HeadLines::with_capacity(USUAL_LINES);
+        let (status, body) = refused.http_lines(&mut lines);
+        let mut response = Response::new(Body::from(body).with_lines(lines));
+        *response.status_mut() = status;
+        response
     }
 }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tollgate_admin::{Admin, Health, Open};
 use tollgate_policy::ListenAddress;
 use tollgate_policy::shapes::Server;
@@ -23,10 +23,14 @@ use super::signals::{Signal, Signals};
 use super::source::Source;
 use super::storage::keep_tidy;
 use super::watch::Watch;
+use crate::admin_url::{Announced, reachable};
 use crate::exit::Failure;
 
 /// How long what was told twice to stop may still take to write things down.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long after a failure what other nodes made is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// A gateway that runs.
 #[derive(Debug)]
@@ -35,8 +39,12 @@ pub(crate) struct Running {
     pub(crate) data: tollgate_gateway::Running,
     pub(crate) admin: Admin,
     pub(crate) admin_listener: TcpListener,
+    /// Tells commands beside it where the admin API is.
+    pub(crate) announced: Option<Announced>,
     /// What is kept, and the counters that are kept there or elsewhere.
     pub(crate) storage: (Store, Counting),
+    /// Other nodes have changed tenants or plans.
+    pub(crate) elsewhere: Arc<Notify>,
     pub(crate) books: Bookkeeper,
     pub(crate) pages: UnboundedReceiver<Page>,
     pub(crate) watch: Watch,
@@ -91,9 +99,8 @@ impl Running {
 
     /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
     pub(crate) async fn until_told(self) -> Result<(), Failure> {
-        let Running {
-            served, data, admin, admin_listener, storage, books, pages, mut watch, ..
-        } = self;
+        let Running { served, data, admin, admin_listener, storage, announced, .. } = self;
+        let Running { elsewhere, books, pages, mut watch, .. } = self;
         let (store, counting) = storage;
         let health = Health::default();
         let mut registry = Registry::default();
@@ -120,6 +127,7 @@ impl Running {
                     Signal::Reload => reload(&admin, "SIGHUP").await,
                     Signal::Stop => break,
                 },
+                () = elsewhere.notified() => refresh(&admin, &elsewhere).await,
                 () = watch.changed() => {
                     if served.is_in_force() {
                         tracing::info!("the file was written, and says what is in force");
@@ -150,6 +158,7 @@ impl Running {
             }
         }
         served.close_log();
+        drop(announced);
         drop(end_admin);
         serving.await.map_err(failed)??;
         store.close().await.map_err(failed)?;
@@ -170,6 +179,23 @@ async fn reload(admin: &Admin, actor: &str) {
     }
 }
 
+/// Puts into force what other nodes have made; what cannot be is tried again.
+async fn refresh(admin: &Admin, elsewhere: &Arc<Notify>) {
+    match admin.refresh().await {
+        Ok(_) => tracing::info!("what another node made of tenants and plans is in force"),
+        Err(why) => {
+            tracing::error!(
+                "what another node made of tenants and plans is not in force here: {why}: do all nodes have the same file?"
+            );
+            let again = Arc::clone(elsewhere);
+            tokio::spawn(async move {
+                tokio::time::sleep(AGAIN).await;
+                again.notify_one();
+            });
+        }
+    }
+}
+
 /// Binds the admin listener before anything is served.
 pub(crate) fn bind_admin(server: &Server) -> Result<TcpListener, Failure> {
     let address = server.admin_listen.socket();
@@ -184,15 +210,4 @@ pub(crate) fn not_bound(address: &ListenAddress, error: &io::Error) -> Failure {
         ),
         _ => format!("cannot listen on {address}: {error}"),
     })
-}
-
-/// An address that a caller on this machine can use.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
-            (std::net::Ipv6Addr::LOCALHOST, v6.port()).into()
-        }
-        other => other,
-    }
 }
