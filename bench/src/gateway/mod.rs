@@ -5,9 +5,9 @@
 //! answered meanwhile. So a busy neighbour makes a round longer, but a request hardly dearer.
 
 mod counts;
-mod load;
+pub mod load;
 mod memory;
-mod proxies;
+pub mod proxies;
 
 use crate::measure::median;
 use crate::report::Report;
