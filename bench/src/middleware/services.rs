@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use http::Request;
-use tollgate_server::{Caller, Limits, Policy};
+use tollgate_server::{Caller, Head, Limits, Policy};
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::KeyExtractor;
 use tower_governor::{GovernorError, GovernorLayer};
@@ -138,7 +138,7 @@ tenants: [ {{ id: acme, plan: free{tenant} }} ]
     }
 }
 
-fn caller(request: &http::request::Parts) -> Caller<'_> {
+fn caller(request: Head<'_>) -> Caller<'_> {
     let user = request.headers.get(USER).and_then(|user| user.to_str().ok());
     Caller::of("acme").user(user.unwrap_or("nobody"))
 }

@@ -6,27 +6,21 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use tollgate_engine::Clock;
 use tollgate_gate::{self as gate, Holder, Lines, Passage};
 use tollgate_policy::compile::{ANONYMOUS, Policy, RouteInForce, Work};
 use tollgate_policy::routes::normalise;
-use tollgate_wire::{Problem, Refused, degraded_by, is_grpc, names};
+use tollgate_wire::{Problem, Refused, degraded_by};
 
+use crate::answer::Answer;
 use crate::caller::{Caller, UnknownTenant};
+use crate::head::Head;
 use crate::limits::{Limits, Present};
 use crate::passed::Passed;
 use crate::verdict::{Outcome, Verdict};
-
-/// Where too much is pending, as refusals name it.
-const SERVICE: &str = "service";
-
-/// Ids that are longer are not repeated to the caller.
-const LONGEST_ID: usize = 128;
 
 /// What a request asks for. Its numbers are of one policy.
 #[derive(Debug)]
@@ -36,7 +30,6 @@ pub(crate) struct Asked {
     operation: Option<usize>,
     cost: Option<u64>,
     is_tenant_known: bool,
-    answer: Answer,
 }
 
 /// A request that is decided already, or not yet.
@@ -53,28 +46,21 @@ pub(crate) enum Decided {
     Stays(Response<Bytes>),
 }
 
-/// How the layer answers a request itself: in its protocol, with its own id.
-#[derive(Debug)]
-struct Answer {
-    request_id: Option<HeaderValue>,
-    is_grpc: bool,
-}
-
 impl Arrived {
     /// A request at the door.
     pub(crate) fn at<C: Clock>(
         limits: &Limits<C>,
         present: &Present,
-        (parts, caller): (&Parts, &Caller<'_>),
+        (head, caller): (Head<'_>, &Caller<'_>),
         unknown: UnknownTenant,
     ) -> Arrived {
         let policy = present.in_force.policy();
-        let answer = Answer::to(parts);
-        let route = match route(policy, parts) {
+        let route = match route(policy, head) {
             Ok(route) => route,
             Err(bad) => {
                 let problem = Problem::new(StatusCode::BAD_REQUEST).detail(bad);
-                return stays(answer.problem(problem), Verdict::unlimited(Outcome::Malformed));
+                let verdict = Verdict::unlimited(Outcome::Malformed);
+                return stays(Answer::to(head).problem(problem), verdict);
             }
         };
         let cost = caller.cost.or_else(|| route.and_then(RouteInForce::cost));
@@ -82,7 +68,7 @@ impl Arrived {
             return passes(Passed::unlimited(Verdict::unlimited(Outcome::Admitted)));
         }
         if let Err(wait) = limits.backpressure().check() {
-            return stays(answer.overloaded(wait), Verdict::overloaded(wait));
+            return stays(Answer::to(head).overloaded(wait), Verdict::overloaded(wait));
         }
         let named = caller.tenant.as_deref();
         let found = named.and_then(|tenant| policy.tenants().number(tenant));
@@ -94,7 +80,7 @@ impl Arrived {
                 UnknownTenant::Forbidden => {
                     let problem = Problem::new(StatusCode::FORBIDDEN)
                         .detail("The caller's tenant is not known here.");
-                    return stays(answer.problem(problem), verdict(Outcome::Forbidden));
+                    return stays(Answer::to(head).problem(problem), verdict(Outcome::Forbidden));
                 }
                 UnknownTenant::Unlimited => {
                     return passes(Passed::unlimited(verdict(Outcome::Admitted)));
@@ -121,24 +107,35 @@ impl Arrived {
             operation: caller.operation.as_deref().and_then(|name| policy.operation(name)),
             cost: caller.cost,
             is_tenant_known,
-            answer,
         })
     }
 }
 
 impl Asked {
     /// Decides it at once. Only for a policy under which nobody waits.
-    pub(crate) fn decide<C: Clock>(&self, limits: &Limits<C>, present: &Present) -> Decided {
+    pub(crate) fn decide<C: Clock>(
+        &self,
+        limits: &Limits<C>,
+        present: &Present,
+        head: Head<'_>,
+    ) -> Decided {
         let in_force = &*present.in_force;
         let work = self.work(in_force.policy());
-        self.decided(&limits.gate().decide(in_force, &self.caller, work))
+        let passage = limits.gate().decide(in_force, &self.caller, work);
+        self.decided(&passage, || Answer::to(head))
     }
 
     /// Decides it, waiting in line where the strategy is `queue`.
-    pub(crate) async fn pass<C: Clock>(self, limits: Limits<C>, present: Arc<Present>) -> Decided {
+    pub(crate) async fn pass<C: Clock>(
+        self,
+        limits: Limits<C>,
+        present: Arc<Present>,
+        answer: Answer,
+    ) -> Decided {
         let in_force = &*present.in_force;
         let work = self.work(in_force.policy());
-        self.decided(&limits.gate().pass(in_force, &self.caller, work).await)
+        let passage = limits.gate().pass(in_force, &self.caller, work).await;
+        self.decided(&passage, || answer)
     }
 
     fn work<'p>(&self, policy: &'p Policy) -> Work<'p> {
@@ -146,45 +143,22 @@ impl Asked {
         route.map(Work::on).unwrap_or_default().stating(self.operation, self.cost)
     }
 
-    fn decided(&self, passage: &Passage<'_>) -> Decided {
+    fn decided(&self, passage: &Passage<'_>, answer: impl FnOnce() -> Answer) -> Decided {
         let lines = Lines::of(passage);
-        let verdict = Verdict::of(passage, &lines).with_tenant_known(self.is_tenant_known);
+        let report = lines.report();
+        let verdict = Verdict::of(passage, &report).with_tenant_known(self.is_tenant_known);
         let shows = passage.shows_headers();
         if !passage.is_admitted() {
-            let report = lines.report();
-            let refused = Refused::by_limit(&report, self.answer.id()).limit_headers(shows);
-            return Decided::Stays(told(self.answer.refuse(&refused), verdict));
+            let answer = answer();
+            let refused = Refused::by_limit(&report, answer.id()).limit_headers(shows);
+            return Decided::Stays(told(answer.refuse(&refused), verdict));
+        }
+        let mut headers = HeaderMap::new();
+        if shows {
+            report.write(&mut headers);
         }
         let mark = passage.degraded().and_then(|(name, _)| degraded_by(name));
-        Decided::Passes(Passed::new(verdict, shows.then(|| lines.detached()), mark))
-    }
-}
-
-impl Answer {
-    fn to(parts: &Parts) -> Answer {
-        let id = parts.headers.get(&names::X_REQUEST_ID);
-        let id = id.filter(|id| id.len() <= LONGEST_ID && id.to_str().is_ok());
-        Answer { request_id: id.cloned(), is_grpc: is_grpc(&parts.headers) }
-    }
-
-    fn id(&self) -> &str {
-        self.request_id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default()
-    }
-
-    fn refuse(&self, refused: &Refused<'_>) -> Response<Bytes> {
-        if self.is_grpc { refused.grpc() } else { refused.http() }
-    }
-
-    fn overloaded(&self, wait: Duration) -> Response<Bytes> {
-        self.refuse(&Refused::by_backpressure(SERVICE, wait, self.id()))
-    }
-
-    fn problem(&self, problem: Problem) -> Response<Bytes> {
-        let problem = match self.id() {
-            "" => problem,
-            id => problem.instance(id),
-        };
-        if self.is_grpc { problem.grpc() } else { problem.http() }
+        Decided::Passes(Passed::new(verdict, headers, mark))
     }
 }
 
@@ -192,38 +166,22 @@ impl Answer {
 ///
 /// The service sees the path as it was sent, and may have chosen a handler by it already. So a path that is one route's as
 /// it was sent and another's in its plain spelling is bad: `/files/../health` would be free here and a file there.
-fn route<'p>(policy: &'p Policy, parts: &Parts) -> Result<Option<&'p RouteInForce>, String> {
+fn route<'p>(policy: &'p Policy, head: Head<'_>) -> Result<Option<&'p RouteInForce>, String> {
     if policy.routes().is_empty() {
         return Ok(None);
     }
-    let plain = normalise(parts.uri.path()).map_err(|bad| bad.to_string())?;
-    let find = |path| policy.route(host(parts), parts.method.as_str(), path);
+    let as_sent = head.uri.path();
+    let plain = normalise(as_sent).map_err(|bad| bad.to_string())?;
+    let find = |path| policy.route(head.host(), head.method.as_str(), path);
     let route = find(&plain);
     if let Cow::Owned(plain) = &plain {
-        let as_sent = find(parts.uri.path());
-        if as_sent.map(RouteInForce::number) != route.map(RouteInForce::number) {
+        if find(as_sent).map(RouteInForce::number) != route.map(RouteInForce::number) {
             return Err(format!(
                 "this path has a plainer spelling, `{plain}`, which is to be sent"
             ));
         }
     }
     Ok(route)
-}
-
-/// The host a request is for, without its port.
-fn host(parts: &Parts) -> &str {
-    let named = match parts.uri.authority() {
-        Some(authority) => authority.as_str(),
-        None => {
-            let header = parts.headers.get(http::header::HOST);
-            header.and_then(|value| value.to_str().ok()).unwrap_or_default()
-        }
-    };
-    // `[::1]:80` ends its host with the bracket.
-    match named.rfind(':') {
-        Some(at) if !named[at..].contains(']') => &named[..at],
-        _ => named,
-    }
 }
 
 fn passes(passed: Passed) -> Arrived {

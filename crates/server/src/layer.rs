@@ -8,10 +8,12 @@ use tollgate_engine::{Clock, SystemClock};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::answer::Answer;
 use crate::asked::{Arrived, Decided};
 use crate::body::LimitedBody;
 use crate::caller::{Identify, UnknownTenant};
 use crate::future::LimitedFuture;
+use crate::head::Head;
 use crate::limits::Limits;
 
 /// Limits the service it is put around. Made by [`Limits::layer`].
@@ -79,18 +81,18 @@ where
 
     fn call(&mut self, request: Request<B>) -> LimitedFuture<S, B> {
         let LimitLayer { limits, identify, unknown } = &self.layer;
-        let (parts, body) = request.into_parts();
+        let head = Head::of(&request);
         let present = limits.present();
-        let caller = identify.identify(&parts);
-        let arrived = Arrived::at(limits, &present, (&parts, &caller), *unknown);
-        drop(caller);
-        let request = Request::from_parts(parts, body);
+        let arrived = {
+            let caller = identify.identify(head);
+            Arrived::at(limits, &present, (head, &caller), *unknown)
+        };
         let decided = match arrived {
             Arrived::Decided(decided) => decided,
-            Arrived::Asks(asked) if !present.has_queues => asked.decide(limits, &present),
+            Arrived::Asks(asked) if !present.has_queues => asked.decide(limits, &present, head),
             Arrived::Asks(asked) => {
                 let present = arc_swap::Guard::into_inner(present);
-                let waiting = Box::pin(asked.pass(limits.clone(), present));
+                let waiting = Box::pin(asked.pass(limits.clone(), present, Answer::to(head)));
                 // The clone has not been polled ready; the one that has is the one to call.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);

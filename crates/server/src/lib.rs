@@ -43,18 +43,22 @@
 //! - **Request ids**: a refusal repeats the request's `X-Request-Id`. Where there is none, none is made up: that is for the service, which also
 //!   writes the log it would be looked up in.
 
+mod answer;
 mod asked;
 mod body;
 mod caller;
 mod future;
+mod head;
 mod layer;
 mod limits;
 mod passed;
+mod source;
 mod verdict;
 
 pub use body::LimitedBody;
 pub use caller::{ByClosure, Caller, Identify, UnknownTenant};
 pub use future::LimitedFuture;
+pub use head::Head;
 pub use layer::{LimitLayer, Limited};
 pub use limits::{Limits, LoadError};
 pub use tollgate_policy::compile::{Policy, PolicyFaults};

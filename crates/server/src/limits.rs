@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::request::Parts;
 use parking_lot::Mutex;
 use tollgate_engine::{Backpressure, Clock, SystemClock};
 use tollgate_gate::{Gate, InForce};
@@ -16,6 +15,7 @@ use tollgate_policy::compile::{Policy, PolicyFaults};
 use tollgate_policy::shapes::Strategy;
 
 use crate::caller::{ByClosure, Caller};
+use crate::head::Head;
 use crate::layer::LimitLayer;
 
 /// The limits of one service. Its clones are the same limits: keep one to [`reload`](Limits::reload) and to
@@ -108,7 +108,7 @@ impl<C: Clock> Limits<C> {
     /// A layer that asks a closure who is calling.
     pub fn layer<F>(&self, identify: F) -> LimitLayer<ByClosure<F>, C>
     where
-        F: for<'r> Fn(&'r Parts) -> Caller<'r>,
+        F: for<'r> Fn(Head<'r>) -> Caller<'r>,
     {
         self.layer_by(ByClosure(identify))
     }
