@@ -1,4 +1,4 @@
-//! What README's commands call: `cargo xtask test` and `cargo xtask bench <what>`.
+//! What README's commands call: `cargo xtask test`, `cargo xtask bench <what>` and `cargo xtask proto`.
 
 mod run;
 mod test;
@@ -10,7 +10,14 @@ const USAGE: &str = "\
 usage:
   cargo xtask test                     all that must pass before a change lands
   cargo xtask bench <what> [--json]    side by side with peers; <what>: control, gateway, limiter, middleware, policy, redis
+  cargo xtask proto [--check]          makes the code of the gRPC services, or says whether it is up to date
 ";
+
+/// What makes code of .proto files is built apart, and only when it is asked for.
+fn proto<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    let tool = ["run", "--quiet", "--manifest-path", "xtask/proto/Cargo.toml", "--"];
+    run::cargo(tool.into_iter().chain(args))
+}
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +30,7 @@ fn main() -> ExitCode {
                     .chain(args[1..].iter().map(String::as_str)),
             )
         }),
+        Some("proto") => proto(args[1..].iter().map(String::as_str)),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

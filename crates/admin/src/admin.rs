@@ -1,5 +1,6 @@
 //! The control plane put together: who may ask, what is answered, and where it listens.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -14,13 +15,17 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tollgate_storage::Store;
+use tollgate_wire::is_grpc;
+use tonic::Status;
+use tower_service::Service;
 
 use crate::answer::json;
 use crate::api::{self, Actor};
-use crate::connections::{Bounded, Peer};
+use crate::connections::{self, Peer};
 use crate::control::Control;
 use crate::data_plane::{DataPlane, Notice};
 use crate::fault::Fault;
+use crate::grpc;
 use crate::open::{Open, open_routes};
 use crate::openapi::openapi;
 use crate::token::AdminToken;
@@ -44,6 +49,7 @@ impl Admin {
             .route("/openapi.json", get(|| async { json(StatusCode::OK, &openapi()) }))
             .route_layer(from_fn_with_state(self.token.clone(), guard))
             .with_state(Arc::clone(&self.control));
+        let grpc = grpc::routes(&self.control).layer(from_fn_with_state(self.token.clone(), guard));
         open_routes(open)
             .merge(guarded)
             .fallback(|| async { Fault::not_found("such resource: see /openapi.json") })
@@ -53,9 +59,10 @@ impl Admin {
                     "This resource has other methods: see `Allow`.",
                 )
             })
+            .layer(from_fn_with_state(grpc, apart))
     }
 
-    /// Serves on `listener` until `stop` is done. What is under way then is finished.
+    /// Serves on `listener` until `stop` is done. What is under way then is finished, unless it takes too long.
     ///
     /// # Errors
     ///
@@ -66,10 +73,7 @@ impl Admin {
         open: Open,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let routes = self.router(open).into_make_service_with_connect_info::<Peer>();
-        axum::serve(Bounded::new(listener), routes).with_graceful_shutdown(stop).await
+        connections::serve(listener, self.router(open), stop).await
     }
 
     /// Reads the configuration file again and puts it into force with everything that the API made, as
@@ -101,10 +105,24 @@ impl fmt::Display for ReloadError {
 
 impl std::error::Error for ReloadError {}
 
+/// Sends gRPC calls another way: their paths, answers and faults are of another kind.
+async fn apart(State(mut grpc): State<Router>, request: Request, next: Next) -> Response {
+    if is_grpc(request.headers()) {
+        let answered: Result<Response, Infallible> = grpc.call(request).await;
+        return answered.unwrap_or_else(|never| match never {});
+    }
+    next.run(request).await
+}
+
 /// Lets in whoever has the token, before anything of the body is read.
 async fn guard(State(token): State<AdminToken>, mut request: Request, next: Next) -> Response {
     if !bearer(request.headers()).is_some_and(|sent| token.is(sent)) {
-        return Fault::unauthorized().into_response();
+        let fault = Fault::unauthorized();
+        return if is_grpc(request.headers()) {
+            Status::from(&fault).into_http()
+        } else {
+            fault.into_response()
+        };
     }
     let peer = request.extensions().get::<ConnectInfo<Peer>>();
     let actor = peer.map_or_else(|| "admin".to_owned(), |peer| format!("admin@{}", peer.0.0.ip()));

@@ -166,7 +166,7 @@ pub(crate) fn if_match_text(headers: &HeaderMap) -> Result<Option<&str>, Fault> 
 }
 
 pub(crate) fn not_matched() -> Fault {
-    let detail = "It has changed since that ETag was answered: read it again.";
+    let detail = "It has changed since that version: read it again.";
     Fault::new(StatusCode::PRECONDITION_FAILED, detail)
 }
 

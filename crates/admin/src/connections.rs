@@ -11,27 +11,55 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// Connections at once.
-pub(crate) const MOST: usize = 256;
+const MOST: usize = 256;
 
 /// How long a connection may neither send nor take anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long, once told to stop, what is under way may take. A stream of reflection has no end of its own.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Serves `routes` on `listener` until `stop` is done. What is under way then is finished within [`GRACE`].
+pub(crate) async fn serve(
+    listener: std::net::TcpListener,
+    routes: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = Bounded::new(TcpListener::from_std(listener)?);
+    let (tell, told) = oneshot::channel::<()>();
+    let stop = async move {
+        stop.await;
+        drop(tell);
+    };
+    let too_long = async move {
+        drop(told.await);
+        sleep(GRACE).await;
+    };
+    let routes = routes.into_make_service_with_connect_info::<Peer>();
+    tokio::select! {
+        served = axum::serve(listener, routes).with_graceful_shutdown(stop) => served,
+        () = too_long => Ok(()),
+    }
+}
+
 /// Accepts so many connections.
-pub(crate) struct Bounded {
+struct Bounded {
     listener: TcpListener,
     room: Arc<Semaphore>,
 }
 
 impl Bounded {
-    pub(crate) fn new(listener: TcpListener) -> Bounded {
+    fn new(listener: TcpListener) -> Bounded {
         Bounded { listener, room: Arc::new(Semaphore::new(MOST)) }
     }
 }
@@ -63,7 +91,7 @@ impl Connected<IncomingStream<'_, Bounded>> for Peer {
 }
 
 /// A connection that ends when nothing has moved for [`PATIENCE`].
-pub(crate) struct Connection<S> {
+struct Connection<S> {
     stream: S,
     deadline: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
@@ -122,7 +150,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-    use tokio::time::sleep;
 
     use super::*;
 

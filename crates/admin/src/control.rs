@@ -17,6 +17,7 @@ use tollgate_storage::{
     AuditEntry, Change, Committed, Object, ObjectKind, Store, StoreError, Unavailable,
 };
 
+use crate::answer::not_matched;
 use crate::api::PlanBody;
 use crate::data_plane::{ConfigText, DataPlane, NotReady, Notice, Ready};
 use crate::fault::Fault;
@@ -40,6 +41,21 @@ pub async fn made(store: &Store) -> Result<Made, StoreError> {
 #[derive(Debug)]
 pub(crate) struct Turn {
     _alone: OwnedRwLockWriteGuard<()>,
+}
+
+/// A configuration to be put into force.
+#[derive(Debug)]
+pub(crate) struct NewConfig {
+    pub(crate) text: String,
+    /// The version that it may replace; whichever, if unsaid.
+    pub(crate) expected: Option<String>,
+}
+
+/// A configuration that took the place of another.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    pub(crate) version: String,
+    pub(crate) warnings: Vec<Notice>,
 }
 
 /// Everything that handlers share.
@@ -136,13 +152,19 @@ impl Control {
     /// Puts a configuration into force: its audit row first, then its file, then what it says.
     pub(crate) async fn replace_config(
         &self,
-        turn: Turn,
-        (actor, text): (&str, String),
-    ) -> Result<Vec<Notice>, Fault> {
+        actor: &str,
+        NewConfig { text, expected }: NewConfig,
+    ) -> Result<Replaced, Fault> {
+        let turn = self.turn().await;
+        let now = self.ask(DataPlane::config).await?;
+        if expected.is_some_and(|expected| expected != config_tag(&now.text)) {
+            return Err(not_matched());
+        }
         let ready = self.prepare_config(Some(text.clone())).await?;
+        let version = config_tag(&text);
         let audit = self.audit(actor, "config.replace", "config");
-        let before = serde_json::json!({ "sha256": config_tag(&self.plane.config().text) });
-        let after = serde_json::json!({ "sha256": config_tag(&text) });
+        let before = serde_json::json!({ "sha256": config_tag(&now.text) });
+        let after = serde_json::json!({ "sha256": version });
         let audit = told(audit, Some(before), Some(after));
         let (store, plane) = (self.store.clone(), Arc::clone(&self.plane));
         let done = tokio::spawn(async move {
@@ -154,7 +176,8 @@ impl Control {
             Ok::<_, StoreError>(written)
         });
         let failed = |why: tokio::task::JoinError| Fault::from(NotReady::Failed(why.to_string()));
-        Ok(done.await.map_err(failed)??.map_err(failed)??)
+        let warnings = done.await.map_err(failed)??.map_err(failed)??;
+        Ok(Replaced { version, warnings })
     }
 
     /// Compiles a configuration with everything that the API made.

@@ -80,6 +80,15 @@ impl Fault {
         self.map(|problem| problem.member(name, value))
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+
+    /// The problem details that it is answered with.
+    pub(crate) fn body(&self) -> Value {
+        self.0.body()
+    }
+
     fn map(self, change: impl FnOnce(Problem) -> Problem) -> Fault {
         Fault(Box::new(change(*self.0)))
     }
@@ -195,7 +204,7 @@ impl From<Unavailable> for Fault {
 impl fmt::Display for Fault {
     /// What is wrong, with every fault on a line of its own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let body = self.0.body();
+        let body = self.body();
         f.write_str(body["detail"].as_str().unwrap_or_default())?;
         for fault in body["faults"].as_array().into_iter().flatten() {
             let text = |name: &str| fault[name].as_str().unwrap_or_default().to_owned();

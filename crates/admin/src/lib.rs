@@ -41,6 +41,7 @@ mod connections;
 mod control;
 mod data_plane;
 mod fault;
+pub mod grpc;
 mod health;
 mod idempotency;
 pub mod live;

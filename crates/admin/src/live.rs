@@ -7,14 +7,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_core::{Kind, Rate, Time};
 use tollgate_engine::Clock;
-use tollgate_gate::{Caller, Gate, InForce};
+use tollgate_gate::{Caller, Gate, InForce, OwnLimit};
 use tollgate_policy::compile::{Counted, KeyInForce, PlacedLimit, Policy, RouteInForce, Work};
+use tollgate_policy::shapes::RateLimit;
 use tollgate_policy::{Caller as Named, Holder, Question};
 
 use crate::times::Moment;
 
 /// Whose counters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Whose {
     /// The tenant.
@@ -35,6 +36,28 @@ pub struct Whose {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub ip: Option<IpAddr>,
+    /// The limit that the key has for itself, if the API issued it.
+    #[serde(skip)]
+    pub own: Option<OwnTerms>,
+}
+
+/// The limit of a key that the API issued: the storage knows it, and no policy does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnTerms {
+    /// The key's id.
+    pub id: String,
+    /// The first key of its line of rotations.
+    pub origin: String,
+    /// The limit as it was written.
+    pub rate_limit: RateLimit,
+}
+
+impl OwnTerms {
+    /// The limit over the counters of a gate.
+    fn bind<C: Clock>(&self, gate: &Gate<C>, policy: &Policy) -> Option<OwnLimit> {
+        let limit = policy.key_limit(&self.id, &self.origin, &self.rate_limit)?;
+        Some(gate.own_limit(limit))
+    }
 }
 
 /// One counter as it stands now.
@@ -94,7 +117,8 @@ pub fn look<C: Clock>(
     in_force: &InForce,
     whose: &Whose,
 ) -> Result<Vec<LiveLimit>, NoSuch> {
-    let asked = Asked::of(gate, in_force, whose)?;
+    let own = whose.own.as_ref().and_then(|own| own.bind(gate, in_force.policy()));
+    let asked = Asked::of(gate, in_force, (whose, own.as_ref()))?;
     let passage = gate.look(in_force, &asked.caller, asked.work);
     let now = passage.chain().decided_at();
     let told = (0..passage.len()).filter(|place| asked.is_told(passage.limit(*place)));
@@ -134,9 +158,11 @@ pub fn reset<C: Clock>(
     in_force: &InForce,
     (whose, counter): (&Whose, &str),
 ) -> Result<bool, NoSuch> {
-    let asked = Asked::of(gate, in_force, whose)?;
-    let mut chain = in_force.policy().chain(asked.caller.client(), asked.work);
-    let place = chain.position(|(_, limit)| {
+    let own = whose.own.as_ref().and_then(|own| own.bind(gate, in_force.policy()));
+    let asked = Asked::of(gate, in_force, (whose, own.as_ref()))?;
+    let passage = gate.look(in_force, &asked.caller, asked.work);
+    let place = (0..passage.len()).find(|place| {
+        let limit = passage.limit(*place);
         asked.is_told(limit) && asked.counter(in_force.policy(), limit) == counter
     });
     Ok(place.is_some_and(|place| gate.reset(in_force, (&asked.caller, asked.work), place)))
@@ -145,7 +171,7 @@ pub fn reset<C: Clock>(
 /// A question whose names have been found.
 struct Asked<'f> {
     whose: &'f Whose,
-    caller: Caller,
+    caller: Caller<'f>,
     work: Work<'f>,
 }
 
@@ -153,7 +179,7 @@ impl<'f> Asked<'f> {
     fn of<C: Clock>(
         gate: &Gate<C>,
         in_force: &'f InForce,
-        whose: &'f Whose,
+        (whose, own): (&'f Whose, Option<&'f OwnLimit>),
     ) -> Result<Asked<'f>, NoSuch> {
         let policy = in_force.policy();
         // It finds routes as people write them, and says of any name what would be right.
@@ -181,7 +207,8 @@ impl<'f> Asked<'f> {
             whose,
             caller: caller
                 .with_plan(plan.or(declared.and_then(KeyInForce::plan)))
-                .with_limit(declared.and_then(KeyInForce::limit)),
+                .with_limit(declared.and_then(KeyInForce::limit))
+                .with_own(own),
             work: route.map_or_else(Work::default, Work::on),
         })
     }

@@ -15,6 +15,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use crate::Health;
+use crate::connections;
 
 /// What the open endpoints tell.
 #[derive(Debug)]
@@ -33,9 +34,7 @@ pub async fn serve(
     open: Open,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    axum::serve(listener, open_routes(open)).with_graceful_shutdown(stop).await
+    connections::serve(listener, open_routes(open), stop).await
 }
 
 /// The open endpoints.

@@ -183,7 +183,7 @@ keys:\n{}",
     let server = policy.settings().server.clone();
     let gate = Gate::new(10_000);
     let (keys, metrics) = (FileKeys::of(&policy), Metrics::default());
-    let plane = Plane::new(policy, (&gate, &metrics), None)?;
+    let plane = Plane::prepare(policy, None)?.bind(&gate, &metrics);
     let shared = Shared::new((gate, metrics), keys, plane);
     start(&server, move || Law::new(&shared, ()))
 }

@@ -5,28 +5,42 @@ use std::net::IpAddr;
 use tollgate_engine::Identity;
 use tollgate_policy::compile::{Client, LimitId};
 
+use crate::own::OwnLimit;
+
 /// Who is calling, under one policy.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller {
+pub struct Caller<'k> {
     pub(crate) client: Client,
     pub(crate) tenant: Identity,
     pub(crate) user: Identity,
     /// As it is counted: of IPv6 its /64.
     pub(crate) address: IpAddr,
+    /// What its key has for itself.
+    pub(crate) own: Option<&'k OwnLimit>,
 }
 
-impl Caller {
+impl<'k> Caller<'k> {
     /// Whose key has this plan, if it has any.
     #[must_use]
-    pub fn with_plan(mut self, plan: Option<usize>) -> Caller {
+    pub fn with_plan(mut self, plan: Option<usize>) -> Caller<'k> {
         self.client = self.client.with_plan(plan);
         self
     }
 
     /// Whose key has this limit of its own, if it has any.
     #[must_use]
-    pub fn with_limit(mut self, limit: Option<LimitId>) -> Caller {
+    pub fn with_limit(mut self, limit: Option<LimitId>) -> Caller<'k> {
         self.client = self.client.with_limit(limit);
+        self
+    }
+
+    /// Whose key has a limit of its own that no policy knows, if it has any.
+    #[must_use]
+    pub fn with_own(mut self, own: Option<&'k OwnLimit>) -> Caller<'k> {
+        if own.is_some() {
+            self.client = self.client.with_limit_elsewhere();
+            self.own = own;
+        }
         self
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_engine::{Chain, Charge, Clock, Identity, Limiter, Strategy, SystemClock, Time};
+use tollgate_engine::{Chain, Charge, Clock, Identity, Limiter, Rule, Strategy, SystemClock, Time};
 use tollgate_policy::compile::{Client, Counted, PlacedLimit, Policy, RouteInForce, Work};
 use tollgate_policy::{Holder, counted_address, shapes};
 
@@ -52,7 +52,7 @@ impl<C: Clock> Gate<C> {
         tenant: usize,
         holder: Holder<'_>,
         address: IpAddr,
-    ) -> Caller {
+    ) -> Caller<'static> {
         let id = in_force.policy().tenants().all()[tenant].id();
         let user = match holder {
             Holder::User(name) => self.limiter.identity(&(id, 0u8, name)),
@@ -63,11 +63,12 @@ impl<C: Clock> Gate<C> {
             tenant: in_force.tenant(tenant),
             user,
             address: counted_address(address),
+            own: None,
         }
     }
 
     /// Somebody without a key: the tenant with this number, counted by the address.
-    pub fn anonymous(&self, in_force: &InForce, tenant: usize, address: IpAddr) -> Caller {
+    pub fn anonymous(&self, in_force: &InForce, tenant: usize, address: IpAddr) -> Caller<'static> {
         let id = in_force.policy().tenants().all()[tenant].id();
         let address = counted_address(address);
         Caller {
@@ -75,6 +76,7 @@ impl<C: Clock> Gate<C> {
             tenant: in_force.tenant(tenant),
             user: self.limiter.identity(&(id, 2u8, address)),
             address,
+            own: None,
         }
     }
 
@@ -83,7 +85,7 @@ impl<C: Clock> Gate<C> {
     pub fn decide<'f>(
         &self,
         in_force: &'f InForce,
-        caller: &Caller,
+        caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
         self.decide_at(in_force, caller, work, self.limiter.clock().now())
@@ -94,7 +96,7 @@ impl<C: Clock> Gate<C> {
     pub fn decide_at<'f>(
         &self,
         in_force: &'f InForce,
-        caller: &Caller,
+        caller: &Caller<'f>,
         work: Work<'f>,
         now: Time,
     ) -> Passage<'f> {
@@ -109,7 +111,12 @@ impl<C: Clock> Gate<C> {
     }
 
     /// Where the counters of a request's chain stand now. It is charged to none of them.
-    pub fn look<'f>(&self, in_force: &'f InForce, caller: &Caller, work: Work<'f>) -> Passage<'f> {
+    pub fn look<'f>(
+        &self,
+        in_force: &'f InForce,
+        caller: &Caller<'f>,
+        work: Work<'f>,
+    ) -> Passage<'f> {
         let mut passage = self.passage_at(in_force, caller, work, |_| 0);
         passage.verdict = self.limiter.take(&mut passage.chain);
         passage
@@ -119,14 +126,14 @@ impl<C: Clock> Gate<C> {
     pub fn reset(
         &self,
         in_force: &InForce,
-        (caller, work): (&Caller, Work<'_>),
+        (caller, work): (&Caller<'_>, Work<'_>),
         place: usize,
     ) -> bool {
-        let Some((id, limit)) = in_force.policy().chain(caller.client, work).nth(place) else {
+        let Some((rule, limit)) = links(in_force, caller, work).nth(place) else {
             return false;
         };
         let identity = self.identity(in_force, caller, limit, work.route());
-        self.limiter.reset(in_force.rule(id), identity);
+        self.limiter.reset(rule, identity);
         true
     }
 
@@ -135,7 +142,7 @@ impl<C: Clock> Gate<C> {
     pub(crate) fn passage<'f>(
         &self,
         in_force: &'f InForce,
-        caller: &Caller,
+        caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
         self.passage_at(in_force, caller, work, |limit| limit.cost(work.cost()))
@@ -145,28 +152,28 @@ impl<C: Clock> Gate<C> {
     fn passage_at<'f>(
         &self,
         in_force: &'f InForce,
-        caller: &Caller,
+        caller: &Caller<'f>,
         work: Work<'f>,
         cost: impl Fn(&PlacedLimit) -> u64,
     ) -> Passage<'f> {
         let mut chain = Chain::new();
         let mut limits: SmallVec<[&PlacedLimit; 8]> = SmallVec::new();
-        for (id, limit) in in_force.policy().chain(caller.client, work) {
+        for (rule, limit) in links(in_force, caller, work) {
             let identity = self.identity(in_force, caller, limit, work.route());
-            let charge = Charge::new(in_force.rule(id), identity)
-                .cost(cost(limit))
-                .strategy(strategy(limit.strategy()));
+            let charge =
+                Charge::new(rule, identity).cost(cost(limit)).strategy(strategy(limit.strategy()));
             chain.push(charge);
             limits.push(limit);
         }
-        Passage::undecided(chain, limits)
+        let degrade = caller.own.and_then(|own| own.limit.degrade_to(in_force.policy()));
+        Passage::undecided(chain, limits, degrade)
     }
 
     #[inline]
     fn identity(
         &self,
         in_force: &InForce,
-        caller: &Caller,
+        caller: &Caller<'_>,
         limit: &PlacedLimit,
         route: Option<&RouteInForce>,
     ) -> Identity {
@@ -179,6 +186,19 @@ impl<C: Clock> Gate<C> {
             Counted::Route => self.limiter.identity(route.map_or("", RouteInForce::name)),
         }
     }
+}
+
+/// The limits that a request is charged to, in order: what a key has for itself goes first, unless the request is free.
+#[inline]
+fn links<'f>(
+    in_force: &'f InForce,
+    caller: &Caller<'f>,
+    work: Work<'f>,
+) -> impl Iterator<Item = (&'f Rule, &'f PlacedLimit)> {
+    let own = caller.own.filter(|_| work.cost() != Some(0));
+    let own = own.map(|own| (&*own.rule, own.limit.placed()));
+    let policys = in_force.policy().chain(caller.client, work);
+    own.into_iter().chain(policys.map(|(id, limit)| (&**in_force.rule(id), limit)))
 }
 
 fn strategy(strategy: shapes::Strategy) -> Strategy {

@@ -40,6 +40,7 @@ mod caller;
 mod gate;
 mod in_force;
 mod lines;
+mod own;
 mod passage;
 mod waiting;
 
@@ -47,5 +48,6 @@ pub use caller::Caller;
 pub use gate::Gate;
 pub use in_force::InForce;
 pub use lines::Lines;
+pub use own::OwnLimit;
 pub use passage::Passage;
 pub use tollgate_policy::Holder;

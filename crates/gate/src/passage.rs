@@ -11,14 +11,17 @@ pub struct Passage<'f> {
     pub(crate) chain: Chain<'f>,
     pub(crate) limits: SmallVec<[&'f PlacedLimit; 8]>,
     pub(crate) verdict: Verdict,
+    /// Where the limit that its key has for itself degrades to.
+    own_degrades_to: Option<usize>,
 }
 
 impl<'f> Passage<'f> {
     pub(crate) fn undecided(
         chain: Chain<'f>,
         limits: SmallVec<[&'f PlacedLimit; 8]>,
+        own_degrades_to: Option<usize>,
     ) -> Passage<'f> {
-        Passage { chain, limits, verdict: Verdict::Admitted }
+        Passage { chain, limits, verdict: Verdict::Admitted, own_degrades_to }
     }
 
     /// What becomes of the request.
@@ -79,7 +82,11 @@ impl<'f> Passage<'f> {
     /// upstream it forwards to.
     pub fn degraded(&self) -> Option<(PolicyName, Option<usize>)> {
         match self.verdict {
-            Verdict::Degraded { by } => Some((self.name(by), self.limits[by].degrade_to())),
+            Verdict::Degraded { by } => {
+                // What a key has for itself is the first of its chain.
+                let own = self.own_degrades_to.filter(|_| by == 0);
+                Some((self.name(by), self.limits[by].degrade_to().or(own)))
+            }
             _ => None,
         }
     }

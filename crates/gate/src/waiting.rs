@@ -77,7 +77,7 @@ impl<C: Clock> Gate<C> {
     pub async fn pass<'f>(
         &self,
         in_force: &'f InForce,
-        caller: &Caller,
+        caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
         let mut passage = self.passage(in_force, caller, work);
@@ -122,7 +122,7 @@ impl<C: Clock> Gate<C> {
     async fn stand_in_line(
         &self,
         passage: &mut Passage<'_>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         place: usize,
         arrived: Instant,
     ) -> Result<(), Moved> {

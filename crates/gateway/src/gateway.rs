@@ -88,10 +88,9 @@ impl Running {
         &self.counts
     }
 
-    /// Other settings from now on: caps, proxies, certificates, how to drain. Workers take them over within a tenth of a
-    /// second, for new connections and their requests. Address and number of workers stay what they are.
-    pub fn change(&self, settings: Settings) {
-        self.settings.store(Arc::new(settings));
+    /// What changes its settings, for whoever learns of others.
+    pub fn tuning(&self) -> Tuning {
+        Tuning(Arc::clone(&self.settings))
     }
 
     /// What stops it, for whoever learns that it should.
@@ -108,6 +107,18 @@ impl Running {
             result = result.and(ended);
         }
         result
+    }
+}
+
+/// Changes the settings of a gateway that serves.
+#[derive(Clone, Debug)]
+pub struct Tuning(Arc<ArcSwap<Settings>>);
+
+impl Tuning {
+    /// Other settings from now on: caps, proxies, certificates, how to drain. Workers take them over within a tenth of a
+    /// second, for new connections and their requests. Address and number of workers stay what they are.
+    pub fn change(&self, settings: Settings) {
+        self.0.store(Arc::new(settings));
     }
 }
 

@@ -23,6 +23,9 @@ pub trait Handler: 'static {
         forwarder: &Forwarder,
     ) -> impl Future<Output = Response<Body>>;
 
+    /// Called some twenty times a second, for what must not wait for the next request.
+    fn tick(&self) {}
+
     /// Answers a request that is no proper HTTP, or breaks a cap, and that [`handle`](Handler::handle) never sees.
     fn refuse(&self, fault: Fault) -> Response<Body> {
         let mut response = Response::new(Body::from(fault.detail()));

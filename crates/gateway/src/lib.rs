@@ -34,7 +34,7 @@ pub use connection::Connection;
 pub use counts::Counts;
 pub use fault::Fault;
 pub use forward::{ForwardCause, ForwardError, Forwarder};
-pub use gateway::{Gateway, Running, Stop};
+pub use gateway::{Gateway, Running, Stop, Tuning};
 pub use handler::Handler;
 pub use request_body::{RequestBody, RequestBodyError};
 pub use settings::Settings;

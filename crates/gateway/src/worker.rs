@@ -17,6 +17,7 @@ use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
 use crate::connection;
@@ -62,6 +63,9 @@ const LAST_CALL: Duration = Duration::from_millis(200);
 
 /// How long to let others close something when the process has no descriptor left for a connection.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// Between two ticks of a handler: what it gathers may be lost with the process, and no more than a tenth of a second of it.
+const HANDLER_TICK: Duration = Duration::from_millis(50);
 
 /// For an HTTP/1.1 connection: enough for the largest head, and little for each of many.
 const BUFFER: usize = 64 * 1024;
@@ -195,8 +199,17 @@ impl Start {
                 };
                 ticking.ticker.run(tick).await;
             });
-            let acceptor =
-                Acceptor { listener, handler: Rc::new(handler), worker, stop: self.stop };
+            let handler = Rc::new(handler);
+            let of_ticks = Rc::clone(&handler);
+            tokio::task::spawn_local(async move {
+                let mut ticks = tokio::time::interval(HANDLER_TICK);
+                ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                loop {
+                    ticks.tick().await;
+                    of_ticks.tick();
+                }
+            });
+            let acceptor = Acceptor { listener, handler, worker, stop: self.stop };
             acceptor.accept_and_drain().await;
             Ok(())
         })

@@ -76,7 +76,7 @@ impl Source {
         }
     }
 
-    fn of(name: &str, text: &str) -> Source {
+    pub(crate) fn of(name: &str, text: &str) -> Source {
         let breaks = text.bytes().zip(1u32..).filter(|&(byte, _)| byte == b'\n');
         let line_starts = std::iter::once(0).chain(breaks.map(|(_, next)| next)).collect();
         Source(Arc::new(Text { name: name.to_owned(), text: text.to_owned(), line_starts }))

@@ -25,7 +25,7 @@ use crate::verdict::{Outcome, Verdict};
 /// What a request asks for. Its numbers are of one policy.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    caller: gate::Caller,
+    caller: gate::Caller<'static>,
     route: Option<usize>,
     operation: Option<usize>,
     cost: Option<u64>,

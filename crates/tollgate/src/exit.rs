@@ -1,5 +1,6 @@
 //! How the command ends: 0 good, 1 failed, 2 usage (by clap), 78 bad configuration.
 
+use std::fmt;
 use std::process::ExitCode;
 
 /// Why a command did not do what it was asked.
@@ -18,6 +19,15 @@ pub(crate) fn code(done: Result<(), Failure>) -> ExitCode {
         Err(Failure::Failed(why)) => {
             eprintln!("tollgate: {why}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::BadConfiguration => f.write_str("the configuration cannot be used"),
+            Failure::Failed(why) => f.write_str(why),
         }
     }
 }

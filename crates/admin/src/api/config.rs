@@ -9,10 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Actor;
-use crate::answer::{
-    Answer, Text, if_match_text, json, must_match, not_matched, text_of, with_etag,
-};
-use crate::control::{Control, config_tag};
+use crate::answer::{Answer, Text, if_match_text, json, must_match, text_of, with_etag};
+use crate::control::{Control, NewConfig, Replaced, config_tag};
 use crate::data_plane::{DataPlane, Notice};
 use crate::fault::Fault;
 
@@ -41,14 +39,10 @@ pub(super) async fn replace(
         return Err(Fault::invalid("the configuration is not UTF-8", "save it as UTF-8"));
     };
     let expected = if_match_text(&headers)?.ok_or_else(must_match)?;
-    let turn = control.turn().await;
-    let now = control.ask(DataPlane::config).await?;
-    if expected != "*" && expected.trim_matches('"') != config_tag(&now.text) {
-        return Err(not_matched());
-    }
-    let tag = config_tag(&text);
-    let warnings = control.replace_config(turn, (&actor, text)).await?;
-    Ok(with_etag(json(StatusCode::OK, &InForceTold { warnings }), tag))
+    let expected = (expected != "*").then(|| expected.trim_matches('"').to_owned());
+    let Replaced { version, warnings } =
+        control.replace_config(&actor, NewConfig { text, expected }).await?;
+    Ok(with_etag(json(StatusCode::OK, &InForceTold { warnings }), version))
 }
 
 pub(super) async fn reload(

@@ -10,13 +10,13 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_policy::TenantId;
-use tollgate_storage::PageOf;
+use tollgate_storage::{PageOf, StoredKey};
 
 use super::Actor;
 use crate::answer::{Answer, Asked, Text, json};
 use crate::control::Control;
 use crate::fault::Fault;
-use crate::live::{LiveLimit, Whose};
+use crate::live::{LiveLimit, OwnTerms, Whose};
 
 /// Whose counters, as a query says it.
 #[derive(Debug, Deserialize)]
@@ -75,7 +75,7 @@ pub(super) async fn read(
     };
     let ip = asked.ip.as_deref().map(address).transpose()?;
     let LimitsAsked { user, key, plan, route, .. } = asked;
-    let whose = found(&control, Whose { tenant, user, key, plan, route, ip }).await?;
+    let whose = found(&control, Whose { tenant, user, key, plan, route, ip, own: None }).await?;
     let question = whose.clone();
     let items = control.ask(move |plane| plane.limits(&question)).await??;
     Ok(json(StatusCode::OK, &LimitsTold { whose, items }))
@@ -89,7 +89,7 @@ pub(super) async fn reset(
     let asked: ResetAsked = body.read()?;
     let ip = asked.ip.as_deref().map(address).transpose()?;
     let ResetAsked { tenant, user, key, plan, route, counter, .. } = asked;
-    let whose = found(&control, Whose { tenant, user, key, plan, route, ip }).await?;
+    let whose = found(&control, Whose { tenant, user, key, plan, route, ip, own: None }).await?;
     let audit = control.audit(&actor, "limit.reset", &format!("counter {counter}"));
     let missing =
         Fault::not_found(&format!("counter `{counter}` among the limits of such a request"));
@@ -111,7 +111,7 @@ fn address(text: &str) -> Result<IpAddr, Fault> {
     text.parse().map_err(|_| Fault::bad_request("`ip` is an address, such as `203.0.113.7`."))
 }
 
-/// The question with what a stored key tells: of a key its user and plan, of a user the plan of its only key.
+/// The question with what a stored key tells: of a key its user, plan and limit, of a user the plan and limit of its only key.
 async fn found(control: &Control, mut whose: Whose) -> Result<Whose, Fault> {
     if let Some(id) = &whose.key {
         // A key of the file is not stored; the data plane knows it.
@@ -125,6 +125,7 @@ async fn found(control: &Control, mut whose: Whose) -> Result<Whose, Fault> {
                 )));
             }
             whose.key = Some(key.origin.to_string());
+            whose.own = own_terms(&key);
             whose.user = whose.user.or_else(|| key.user.map(|user| user.to_string()));
             whose.plan = whose.plan.or_else(|| key.terms.plan.map(|plan| plan.to_string()));
         }
@@ -135,14 +136,23 @@ async fn found(control: &Control, mut whose: Whose) -> Result<Whose, Fault> {
     let page = PageOf { after: None, limit: PageOf::MOST };
     let page = control.store.keys(Some(tenant), page).await?;
     let now = control.now();
-    let is_users = |key: &&tollgate_storage::StoredKey| {
+    let is_users = |key: &&StoredKey| {
         key.ends_at() > now && key.user.as_ref().is_some_and(|one| one.as_str() == user)
     };
     let mut keys = page.rows.iter().filter(is_users);
     if let Some(first) = keys.next()
-        && keys.all(|other| other.terms.plan == first.terms.plan)
+        && let others = keys.collect::<Vec<_>>()
+        && others.iter().all(|other| other.terms.plan == first.terms.plan)
     {
         whose.plan = first.terms.plan.as_ref().map(ToString::to_string);
+        // Keys of one line share their counters; others have each its own.
+        let is_one_line = others.iter().all(|other| other.origin == first.origin);
+        whose.own = own_terms(first).filter(|_| is_one_line);
     }
     Ok(whose)
+}
+
+fn own_terms(key: &StoredKey) -> Option<OwnTerms> {
+    let rate_limit = key.terms.rate_limit.clone()?;
+    Some(OwnTerms { id: key.id.to_string(), origin: key.origin.to_string(), rate_limit })
 }

@@ -12,6 +12,7 @@ mod client;
 mod concurrency;
 mod config;
 mod contract;
+mod grpc;
 mod guard;
 mod keys;
 mod limits;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tollgate_admin::live::{self, LiveLimit, NoSuch, Whose};
 use tollgate_admin::{
     Admin, AdminToken, ConfigInForce, ConfigText, DataPlane, Health, NotReady, Open, Ready,
@@ -103,6 +104,7 @@ pub struct Node {
     /// While this is locked, a change of a key holds up everything that is to be stored after it.
     pub hold: Arc<Mutex<()>>,
     stop: Option<oneshot::Sender<()>>,
+    served: Option<JoinHandle<()>>,
 }
 
 /// A file with a bit of everything.
@@ -163,10 +165,21 @@ impl Node {
         let health = Health::default();
         let open = Open { health: health.clone(), registry: Registry::default() };
         let (stop, stopped) = oneshot::channel::<()>();
-        runtime.spawn(async move {
+        let served = runtime.spawn(async move {
             admin.serve(listener, open, async { drop(stopped.await) }).await.unwrap();
         });
-        Node { address, plane, keys, store, runtime, health, folder, hold, stop: Some(stop) }
+        Node {
+            address,
+            plane,
+            keys,
+            store,
+            runtime,
+            health,
+            folder,
+            hold,
+            stop: Some(stop),
+            served: Some(served),
+        }
     }
 
     /// Stops it, and leaves its folder.
@@ -176,6 +189,12 @@ impl Node {
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
         self.runtime.shutdown_background();
         folder
+    }
+
+    /// Tells its listener to stop; the answer is done when it has.
+    pub fn tell_to_stop(&mut self) -> JoinHandle<()> {
+        drop(self.stop.take());
+        self.served.take().unwrap()
     }
 
     pub fn send(&self, ask: &Ask) -> Answer {

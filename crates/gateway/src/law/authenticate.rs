@@ -3,6 +3,7 @@
 //! A key is looked for in the configured header, then in `Authorization: Bearer tg_…`; another bearer's token is not ours
 //! and goes on to the upstream. A key of ours never does, wherever it was found.
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -19,14 +20,6 @@ use super::keys::{FoundKey, Keys};
 use super::plane::Plane;
 use super::record::Recorder;
 
-/// A caller who is let in.
-#[derive(Debug)]
-pub(crate) struct Known<F> {
-    pub(crate) caller: Caller,
-    /// Its key; none of the anonymous.
-    pub(crate) key: Option<F>,
-}
-
 /// A caller who is not let in.
 #[derive(Debug)]
 pub(crate) enum Denied {
@@ -36,13 +29,13 @@ pub(crate) enum Denied {
     TooOften(Duration),
 }
 
-/// Lets a caller in by its key, or without one where none is asked for.
-pub(crate) fn authenticate<K: Keys, R: Recorder>(
+/// Lets a caller in by its key, or without one where none is asked for. The key that was found is left in `held`.
+pub(crate) fn authenticate<'k, K: Keys, R: Recorder>(
     law: &Law<K, R>,
     plane: &Plane,
-    request: &mut Request<crate::RequestBody>,
+    (request, held): (&mut Request<crate::RequestBody>, &'k OnceCell<K::Found>),
     (route, address): (&RouteInForce, IpAddr),
-) -> Result<Known<K::Found>, Denied> {
+) -> Result<Caller<'k>, Denied> {
     let auth = plane.auth();
     let is_asked = auth.mode != AuthMode::None && !route.is_open();
     let shown = shown_key(request.headers_mut(), plane, is_asked);
@@ -60,38 +53,38 @@ pub(crate) fn authenticate<K: Keys, R: Recorder>(
     let now = law.shared.gate.limiter().clock().now();
     let found = digest.and_then(|digest| law.shared.keys.find(&digest, now));
     found
-        .and_then(|key| by_key(law, plane, key, address))
+        .and_then(|key| by_key(law, plane, held.get_or_init(|| key), address))
         .ok_or_else(|| failed(law, plane, address))
 }
 
-fn by_key<K: Keys, R: Recorder>(
+fn by_key<'k, K: Keys, R: Recorder>(
     law: &Law<K, R>,
     plane: &Plane,
-    key: K::Found,
+    key: &'k K::Found,
     address: IpAddr,
-) -> Option<Known<K::Found>> {
+) -> Option<Caller<'k>> {
     let policy = plane.in_force().policy();
     let tenant = policy.tenants().number(key.tenant())?;
-    let holder = key.user().map_or(Holder::Key(key.id()), Holder::User);
+    let holder = key.user().map_or(Holder::Key(key.counted_as()), Holder::User);
     let caller = law
         .shared
         .gate
         .caller(plane.in_force(), tenant, holder, address)
         .with_plan(key.plan().and_then(|name| policy.plan(name)))
-        .with_limit(key.limit(policy));
-    Some(Known { caller, key: Some(key) })
+        .with_limit(key.limit(policy))
+        .with_own(key.own());
+    Some(caller)
 }
 
 fn anonymous<K: Keys, R: Recorder>(
     law: &Law<K, R>,
     plane: &Plane,
     address: IpAddr,
-) -> Known<K::Found> {
+) -> Caller<'static> {
     let policy = plane.in_force().policy();
     // Every tree has this tenant, declared or not.
     let tenant = policy.tenants().number(ANONYMOUS).unwrap_or_default();
-    let caller = law.shared.gate.anonymous(plane.in_force(), tenant, address);
-    Known { caller, key: None }
+    law.shared.gate.anonymous(plane.in_force(), tenant, address)
 }
 
 /// A bad key costs its address one of its failures. Whoever has none left is told to stay away; a good key is never

@@ -2,9 +2,9 @@
 
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Request};
+use tollgate_gate::Caller;
 use tollgate_wire::names;
 
-use super::authenticate::Known;
 use super::keys::FoundKey;
 use super::plane::Plane;
 use super::record::Record;
@@ -33,14 +33,14 @@ pub(crate) fn host<B>(request: &Request<B>) -> &str {
 pub(crate) fn tell<B, F: FoundKey>(
     request: &mut Request<B>,
     plane: &Plane,
-    known: &Known<F>,
+    (caller, key): (&Caller<'_>, Option<&F>),
     record: &Record,
 ) {
     let headers = request.headers_mut();
     strip(headers);
-    let client = known.caller.client();
+    let client = caller.client();
     headers.insert(TENANT, plane.tenant_value(client.tenant()).clone());
-    let user = known.key.as_ref().and_then(FoundKey::user);
+    let user = key.and_then(FoundKey::user);
     if let Some(user) = user.and_then(|user| HeaderValue::from_str(user).ok()) {
         headers.insert(USER, user);
     }

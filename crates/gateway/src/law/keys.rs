@@ -1,12 +1,13 @@
-//! Keys as the law asks for them. The control plane fills what is asked; until it does, the file does.
+//! Keys as the law asks for them, and those that the file declares. Whoever keeps others implements [`Keys`] over both.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tollgate_engine::Time;
+use tollgate_gate::OwnLimit;
 use tollgate_policy::Sha256;
-use tollgate_policy::compile::{LimitId, Policy};
+use tollgate_policy::compile::{KeyInForce, LimitId, Policy};
 
 /// All keys that are in force. Asked on every request, so it must not wait.
 pub trait Keys: Send + Sync + 'static {
@@ -29,6 +30,16 @@ pub trait FoundKey {
     fn plan(&self) -> Option<&str>;
     /// Its own limit under a policy, if the policy declares it.
     fn limit(&self, policy: &Policy) -> Option<LimitId>;
+
+    /// Its own limit, if no policy knows that.
+    fn own(&self) -> Option<&OwnLimit> {
+        None
+    }
+
+    /// What it is counted as where it names no user: of a key that was rotated, the first of its line.
+    fn counted_as(&self) -> &str {
+        self.id()
+    }
 }
 
 /// The keys that the file declares.
@@ -43,7 +54,8 @@ pub struct FileKey {
     user: Option<Box<str>>,
     plan: Option<Box<str>>,
     ends_at: Option<Time>,
-    has_limit: bool,
+    /// Its place among the file's keys, if it has a limit of its own.
+    limited: Option<usize>,
 }
 
 impl FileKeys {
@@ -54,21 +66,32 @@ impl FileKeys {
         keys
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.load().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Takes over all keys of another set, at once.
     pub fn adopt(&self, other: &FileKeys) {
         self.0.store(other.0.load_full());
     }
 
     fn replace(&self, policy: &Policy) {
-        let key = |key: &tollgate_policy::compile::KeyInForce| FileKey {
+        let key = |(place, key): (usize, &KeyInForce)| FileKey {
             id: key.id().into(),
             tenant: policy.tenants().all()[key.tenant()].id().into(),
             user: key.user().map(Into::into),
             plan: key.plan().map(|number| policy.plans()[number].name().into()),
             ends_at: key.expires_at().map(tollgate_policy::Instant::time),
-            has_limit: key.limit().is_some(),
+            limited: key.limit().map(|_| place),
         };
-        let all = policy.keys().iter().map(|one| (*one.sha256().as_bytes(), Arc::new(key(one))));
+        let all = policy.keys().iter().enumerate();
+        let all = all.map(|one| (*one.1.sha256().as_bytes(), Arc::new(key(one))));
         self.0.store(Arc::new(all.collect()));
     }
 }
@@ -101,9 +124,9 @@ impl FoundKey for Arc<FileKey> {
     }
 
     fn limit(&self, policy: &Policy) -> Option<LimitId> {
-        if !self.has_limit {
-            return None;
-        }
-        policy.keys().iter().find(|key| *key.id() == *self.id)?.limit()
+        let is_it = |key: &&KeyInForce| *key.id() == *self.id;
+        let there = policy.keys().get(self.limited?).filter(is_it);
+        // Elsewhere only if the request began under another file than the key was found in.
+        there.or_else(|| policy.keys().iter().find(is_it))?.limit()
     }
 }

@@ -15,7 +15,7 @@ mod plane;
 mod record;
 mod request_id;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -28,8 +28,8 @@ use tollgate_wire::{degraded_by, names};
 
 pub use keys::{FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
-pub use plane::{Plane, PlaneError};
-pub use record::{Outcome, Record, Recorder};
+pub use plane::{Plane, PlaneError, ReadyPlane};
+pub use record::{Outcome, Record, Recorder, Source};
 
 use crate::body::Body;
 use crate::caller::caller_address;
@@ -130,7 +130,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         mut request: Request<RequestBody>,
         (connection, forwarder): (&Connection, &Forwarder),
         plane: &Plane,
-        record: &mut Record,
+        (held, record): (&OnceCell<K::Found>, &mut Record),
     ) -> Response<Body> {
         let (gate, in_force) = (&self.shared.gate, plane.in_force());
         let answer = Answer::new(&record.request_id, &request);
@@ -160,21 +160,22 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let address = caller_address(connection.peer().ip(), &forwarded(&request), plane.proxies());
         record.address = Some(address);
         self.warn_of_strangers(&request, connection);
-        let known = match authenticate::authenticate(self, plane, &mut request, (route, address)) {
-            Ok(known) => known,
+        let asked = (&mut request, held);
+        let caller = match authenticate::authenticate(self, plane, asked, (route, address)) {
+            Ok(caller) => caller,
             Err(Denied::Unknown) => return answer.unauthorized(),
             Err(Denied::TooOften(wait)) => {
                 return answer.too_many_failures(plane, wait, record.began);
             }
         };
-        record.know(&known);
+        record.know(&caller);
 
         let asked = self.metrics.is_sampled().then(|| gate.limiter().clock().now());
-        let mut passage = gate.pass(in_force, &known.caller, Work::on(route)).await;
+        let mut passage = gate.pass(in_force, &caller, Work::on(route)).await;
         if let Some(asked) = asked {
             self.metrics.took(gate.limiter().clock().now() - asked);
         }
-        let tier = plane.tier(known.caller.client().plan());
+        let tier = plane.tier(caller.client().plan());
         self.metrics.decided(tier, plane.endpoint(route), &passage);
         record.decide(&passage);
         if !passage.is_admitted() {
@@ -186,7 +187,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             Some((_, Some(number))) => plane.upstream(number),
             _ => upstream,
         };
-        identity::tell(&mut request, plane, &known, record);
+        identity::tell(&mut request, plane, (&caller, held.get()), record);
         let mark = degraded.and_then(|(name, _)| degraded_by(name));
         if let Some(mark) = &mark {
             request.headers_mut().insert(&names::X_RATELIMIT_DEGRADED, mark.clone());
@@ -228,17 +229,37 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
         let began = self.shared.gate.limiter().clock().now();
         let plane = self.shared.plane.load();
         let wants_details = self.recorder.wants_details();
-        let mut record = Record::new(self.request_ids.next(), began, &request, wants_details);
-        let response = self.decide(request, (connection, forwarder), &plane, &mut record).await;
-        record.status = response.status();
-        let now = || self.shared.gate.limiter().clock().now();
-        self.recorder.record(&record, &plane, now);
+        let record = Record::new(self.request_ids.next(), began, &request, wants_details);
+        let mut told = Told { law: self, plane: &plane, held: OnceCell::new(), record };
+        let of = (&told.held, &mut told.record);
+        let response = self.decide(request, (connection, forwarder), &plane, of).await;
+        told.record.status = response.status();
         response
+    }
+
+    fn tick(&self) {
+        self.recorder.hand_over();
     }
 
     fn refuse(&self, fault: Fault) -> Response<Body> {
         let id = self.request_ids.next();
         Answer::plain(&id).fault(fault.status(), &capitalised(fault.detail()))
+    }
+}
+
+/// A request under way. Its end is told however it ends: answered, or dropped because its caller hung up.
+struct Told<'l, K: Keys, R: Recorder> {
+    law: &'l Law<K, R>,
+    plane: &'l Plane,
+    /// Its key, once that is known.
+    held: OnceCell<K::Found>,
+    record: Record,
+}
+
+impl<K: Keys, R: Recorder> Drop for Told<'_, K, R> {
+    fn drop(&mut self) {
+        let now = || self.law.shared.gate.limiter().clock().now();
+        self.law.recorder.record(&self.record, (self.held.get(), self.plane), now);
     }
 }
 

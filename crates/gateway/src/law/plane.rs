@@ -37,6 +37,15 @@ struct InUse {
     source: Box<str>,
 }
 
+/// A policy of which everything that may fail is done, and of which nothing is in force yet.
+#[derive(Debug)]
+pub struct ReadyPlane {
+    policy: Policy,
+    upstreams: Vec<InUse>,
+    key_header: HeaderName,
+    failures: Limit,
+}
+
 /// Why a policy cannot be put into force.
 #[derive(Debug)]
 pub enum PlaneError {
@@ -57,13 +66,40 @@ impl fmt::Display for PlaneError {
 
 impl std::error::Error for PlaneError {}
 
+impl ReadyPlane {
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Binds it to counters: from here on they go by its figures.
+    pub fn bind<C: Clock>(self, gate: &Gate<C>, metrics: &Metrics) -> Plane {
+        let ReadyPlane { policy, upstreams, key_header, failures } = self;
+        let value =
+            |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
+        let plans = policy.plans();
+        let tiers = plans.iter().map(PlanInForce::name).chain(["none"]);
+        Plane {
+            upstreams,
+            key_header,
+            failures: gate.limiter().define("ip:auth.failures", failures),
+            tenants: policy.tenants().all().iter().map(|tenant| value(tenant.id())).collect(),
+            plans: plans.iter().map(|plan| value(plan.name())).collect(),
+            tiers: tiers.map(|name| metrics.tier(name)).collect(),
+            endpoints: policy
+                .routes()
+                .iter()
+                .map(|route| metrics.endpoint(route.pattern()))
+                .collect(),
+            in_force: gate.enforce(policy),
+        }
+    }
+}
+
 impl Plane {
-    /// Puts a policy into force. Upstreams that are the same in `before` keep their connections and their health.
-    pub fn new<C: Clock>(
-        policy: Policy,
-        (gate, metrics): (&Gate<C>, &Metrics),
-        before: Option<&Plane>,
-    ) -> Result<Plane, PlaneError> {
+    /// Makes everything ready that a policy needs. Upstreams that are the same in `before` keep their connections and their
+    /// health.
+    pub fn prepare(policy: Policy, before: Option<&Plane>) -> Result<ReadyPlane, PlaneError> {
         let settings = policy.settings();
         let upstreams = settings.upstreams.iter().map(|(name, shape)| {
             let same = |other: &&InUse| other.shape == *shape;
@@ -81,24 +117,7 @@ impl Plane {
             .map_err(PlaneError::Failures)?;
         let key_header = HeaderName::from_bytes(auth.header.as_str().as_bytes())
             .unwrap_or(HeaderName::from_static("x-api-key"));
-        let value =
-            |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
-        let plans = policy.plans();
-        let tiers = plans.iter().map(PlanInForce::name).chain(["none"]);
-        Ok(Plane {
-            upstreams,
-            key_header,
-            failures: gate.limiter().define("ip:auth.failures", failures),
-            tenants: policy.tenants().all().iter().map(|tenant| value(tenant.id())).collect(),
-            plans: plans.iter().map(|plan| value(plan.name())).collect(),
-            tiers: tiers.map(|name| metrics.tier(name)).collect(),
-            endpoints: policy
-                .routes()
-                .iter()
-                .map(|route| metrics.endpoint(route.pattern()))
-                .collect(),
-            in_force: gate.enforce(policy),
-        })
+        Ok(ReadyPlane { policy, upstreams, key_header, failures })
     }
 
     /// The policy in force.

@@ -4,21 +4,30 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use smallvec::SmallVec;
 use tollgate_core::PolicyName;
 use tollgate_engine::Time;
-use tollgate_gate::Passage;
+use tollgate_gate::{Caller, Passage};
 
-use super::authenticate::Known;
 use super::keys::FoundKey;
 use super::plane::Plane;
 
 /// Is told what became of each request of one worker.
 pub trait Recorder: 'static {
-    /// Whether it wants what costs something to keep: the method, the target, whose key it was.
+    /// Whether it wants what costs something to keep: the method and the target.
     fn wants_details(&self) -> bool;
 
-    /// A request was answered, by this plane and at the time that `now` tells.
-    fn record(&self, record: &Record, plane: &Plane, now: impl FnOnce() -> Time);
+    /// A request was answered, or its caller hung up: whose key it had, by which plane, and at the time that `now` tells.
+    /// Whoever waits here holds up every request of the worker.
+    fn record<F: FoundKey>(
+        &self,
+        record: &Record,
+        of: (Option<&F>, &Plane),
+        now: impl FnOnce() -> Time,
+    );
+
+    /// Called some twenty times a second: time to hand over what was gathered.
+    fn hand_over(&self) {}
 }
 
 /// Nobody wants to know.
@@ -27,7 +36,7 @@ impl Recorder for () {
         false
     }
 
-    fn record(&self, _: &Record, _: &Plane, _: impl FnOnce() -> Time) {}
+    fn record<F: FoundKey>(&self, _: &Record, _: (Option<&F>, &Plane), _: impl FnOnce() -> Time) {}
 }
 
 /// One for all workers.
@@ -36,8 +45,17 @@ impl<R: Recorder> Recorder for Arc<R> {
         R::wants_details(self)
     }
 
-    fn record(&self, record: &Record, plane: &Plane, now: impl FnOnce() -> Time) {
-        R::record(self, record, plane, now);
+    fn record<F: FoundKey>(
+        &self,
+        record: &Record,
+        of: (Option<&F>, &Plane),
+        now: impl FnOnce() -> Time,
+    ) {
+        R::record(self, record, of, now);
+    }
+
+    fn hand_over(&self) {
+        R::hand_over(self);
     }
 }
 
@@ -56,15 +74,11 @@ pub struct Record {
     pub tenant: Option<usize>,
     /// The number of its plan.
     pub plan: Option<usize>,
-    /// The id of its key.
-    pub key: Option<Box<str>>,
-    /// Its user.
-    pub user: Option<Box<str>>,
     /// What was decided.
     pub outcome: Outcome,
     /// What it cost.
     pub cost: u64,
-    /// The status it was answered with.
+    /// The status it was answered with; 499 if its caller did not wait for it.
     pub status: StatusCode,
     /// Method and target, where details are wanted.
     pub head: Option<(Method, Uri)>,
@@ -84,10 +98,28 @@ pub enum Outcome {
         /// The limit's name.
         policy: PolicyName,
         /// Where that stands.
-        source: Box<str>,
+        source: Source,
     },
     /// It passed, and was given back its charges because no upstream saw it.
     GivenBack,
+}
+
+/// Where a limit stands, in words. Most fit without a place of their own in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source(SmallVec<[u8; 56]>);
+
+impl Source {
+    /// In words: `tenant:acme`, `plan:free`.
+    pub fn as_str(&self) -> &str {
+        // It was made of text.
+        str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl From<&str> for Source {
+    fn from(text: &str) -> Source {
+        Source(SmallVec::from_slice(text.as_bytes()))
+    }
 }
 
 impl Record {
@@ -104,23 +136,17 @@ impl Record {
             route: None,
             tenant: None,
             plan: None,
-            key: None,
-            user: None,
             outcome: Outcome::TurnedAway,
             cost: 0,
-            status: StatusCode::OK,
+            status: hung_up(),
             head: wants_details.then(|| (request.method().clone(), request.uri().clone())),
         }
     }
 
-    pub(crate) fn know<F: FoundKey>(&mut self, known: &Known<F>) {
-        let client = known.caller.client();
+    pub(crate) fn know(&mut self, caller: &Caller<'_>) {
+        let client = caller.client();
         self.tenant = Some(client.tenant());
         self.plan = client.plan();
-        if let (Some(key), true) = (&known.key, self.head.is_some()) {
-            self.key = Some(key.id().into());
-            self.user = key.user().map(Into::into);
-        }
     }
 
     pub(crate) fn decide(&mut self, passage: &Passage<'_>) {
@@ -138,4 +164,9 @@ impl Record {
     pub(crate) fn forgive(&mut self) {
         self.outcome = Outcome::GivenBack;
     }
+}
+
+/// What logs call the end of a request whose caller did not wait for it. Nobody is ever answered so.
+fn hung_up() -> StatusCode {
+    StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
 }

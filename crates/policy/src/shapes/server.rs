@@ -13,6 +13,8 @@ section! {
         pub listen: ListenAddress,
         /// Where operators come: admin API, metrics, health.
         pub admin_listen: ListenAddress,
+        /// Whether others than this machine may reach it: it has no TLS, and its token crosses the network in the clear.
+        pub admin_exposed: bool,
         /// The certificate callers are shown; without it, no TLS.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tls: Option<Tls>,
@@ -38,6 +40,7 @@ impl Default for Server {
         Server {
             listen: ListenAddress::localhost(8080),
             admin_listen: ListenAddress::localhost(9090),
+            admin_exposed: false,
             tls: None,
             workers: Workers::default(),
             trusted_proxies: Vec::new(),

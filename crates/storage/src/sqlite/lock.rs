@@ -19,6 +19,9 @@ impl FolderLock {
         let fault = |why: std::io::Error| unusable(&path, why);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
+        // Whoever can open it can hold it.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&path).map_err(fault)?;
         match file.try_lock() {
             Ok(()) => (),

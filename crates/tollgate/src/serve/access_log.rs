@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tollgate_engine::Time;
-use tollgate_gateway::law::{Outcome, Plane, Record, Recorder};
+use tollgate_gateway::law::{FoundKey, Outcome, Plane, Record, Recorder};
 use tollgate_policy::AccessLog as Destination;
 
 use crate::exit::Failure;
@@ -55,7 +55,9 @@ impl AccessLog {
         };
         let (lines, written) = sync_channel(WAITING);
         let thread = std::thread::Builder::new().name("access-log".to_owned());
-        self.writers.lock().push(thread.spawn(move || write(&written, out))?);
+        let mut writers = self.writers.lock();
+        writers.retain(|writer| !writer.is_finished());
+        writers.push(thread.spawn(move || write(&written, out))?);
         Ok(Some(Arc::new(Sink { lines })))
     }
 
@@ -127,7 +129,12 @@ impl Recorder for AccessLog {
         self.sink.load().is_some()
     }
 
-    fn record(&self, record: &Record, plane: &Plane, now: impl FnOnce() -> Time) {
+    fn record<F: FoundKey>(
+        &self,
+        record: &Record,
+        (key, plane): (Option<&F>, &Plane),
+        now: impl FnOnce() -> Time,
+    ) {
         let sink = self.sink.load();
         let (Some(sink), Some((method, target))) = (&*sink, &record.head) else { return };
         let policy = plane.in_force().policy();
@@ -149,13 +156,13 @@ impl Recorder for AccessLog {
             ms: (now() - record.began).as_secs_f64() * 1000.0,
             route: record.route.map(|number| policy.routes()[number].name()),
             tenant: record.tenant.map(|number| policy.tenants().all()[number].id()),
-            user: record.user.as_deref(),
-            key: record.key.as_deref(),
+            user: key.and_then(FoundKey::user),
+            key: key.map(FoundKey::id),
             plan: record.plan.map(|number| policy.plans()[number].name()),
             cost: record.cost,
             outcome,
             policy: refused_by.map(|(policy, _)| policy.to_string()),
-            source: refused_by.map(|(_, source)| &**source),
+            source: refused_by.map(|(_, source)| source.as_str()),
         };
         let Ok(line) = serde_json::to_string(&line) else { return };
         if let Err(TrySendError::Full(_)) = sink.lines.try_send(line + "\n") {

@@ -9,28 +9,33 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tollgate_gateway::Counts;
-use tollgate_gateway::law::{FileKeys, Shared};
+use tollgate_gateway::law::Shared;
 
-/// What was counted by the law, the counters and the listener.
+use super::books::StorageState;
+use super::keys::AllKeys;
+
+/// What was counted by the law, the counters, the listener and the storage.
 #[derive(Debug)]
 pub(crate) struct Scraped {
-    shared: Arc<Shared<FileKeys>>,
-    counts: Arc<Counts>,
-}
-
-impl Scraped {
-    pub(crate) fn new(shared: &Arc<Shared<FileKeys>>, counts: &Arc<Counts>) -> Scraped {
-        Scraped { shared: Arc::clone(shared), counts: Arc::clone(counts) }
-    }
+    pub(crate) shared: Arc<Shared<AllKeys>>,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) storage: Arc<StorageState>,
 }
 
 impl Collector for Scraped {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.shared.gate().limiter().stats();
         let (held, open) = (stats.held as u64, self.counts.open());
+        let keys = self.shared.keys().len() as u64;
         for (name, help, value) in [
             ("tollgate_counters_held", "Counters in memory", held),
             ("tollgate_connections_open", "Connections of callers that are open", open),
+            ("tollgate_keys_held", "API keys in memory, of the API and of the file", keys),
+            (
+                "tollgate_storage_up",
+                "Whether the storage took what it was last given",
+                u64::from(self.storage.works()),
+            ),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
@@ -49,6 +54,11 @@ impl Collector for Scraped {
                 self.counts.over_cap(),
             ),
             ("tollgate_connection_timeouts", "Connections ended: too slow", self.counts.timeouts()),
+            (
+                "tollgate_usage_lost",
+                "Requests not counted as used, because the storage did not work",
+                self.storage.lost(),
+            ),
             ("tollgate_panics", "Panics while handling a request", self.counts.panics()),
         ] {
             let counter = ConstCounter::new(value);

@@ -1,29 +1,45 @@
 //! `tollgate serve`: from a configuration to a running gateway, and back.
 
 mod access_log;
+mod books;
+mod control;
 mod echo;
+mod keys;
 mod metrics;
-mod reload;
+mod refused;
 mod running;
 mod signals;
 mod source;
+mod storage;
 mod watch;
 
 use std::fmt::Display;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tollgate_admin::{Admin, NotReady, check_address, made};
 use tollgate_gate::Gate;
-use tollgate_gateway::law::{FileKeys, Law, Metrics, Plane, Shared};
+use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
 use tollgate_gateway::{Certificates, Gateway, Settings};
+use tollgate_policy::Loaded;
+use tollgate_policy::compile::{Made, Policy};
 use tollgate_policy::shapes::Server;
+use tollgate_storage::Store;
 use tracing::Level;
 
 use crate::args::Serve;
 use crate::exit::Failure;
-use crate::output::print;
+use crate::output::{print, tell};
 use access_log::AccessLog;
-use running::{InUse, Running, bind_admin, not_bound};
+use books::{Book, Bookkeeper, StorageState};
+use control::{Parts, Served};
+use keys::{AllKeys, Watched};
+use refused::Refusals;
+use running::{Running, bind_admin, not_bound};
 use source::Source;
 use watch::Watch;
 
@@ -33,31 +49,73 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         .with_ansi(std::io::stderr().is_terminal())
         .with_max_level(Level::INFO)
         .init();
-    let running = start(Source::choose(args)?)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let running = start(Source::choose(args)?, &runtime)?;
     print(&running.greeting())?;
-    running.until_told()
+    runtime.block_on(running.until_told())
 }
 
-/// Everything bound and started.
-fn start(source: Source) -> Result<Running, Failure> {
+/// What is kept, and the policy that it amounts to together with the file.
+struct Kept {
+    folder: PathBuf,
+    store: Store,
+    watched: Watched,
+    policy: Policy,
+}
+
+/// Everything opened, bound and started. The storage comes before the listeners: of two processes only one has it.
+fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     // Looked at before it is read: what changes from here on is a change.
     let watch = Watch::new(source.file());
-    let policy = source.policy()?;
-    let server = policy.settings().server.clone();
+    let text = source.read()?;
+    let loaded = source.load(&text).map_err(unusable)?;
+    let server = loaded.value.server.clone();
+    check_address(server.admin_listen.socket(), server.admin_exposed).map_err(exposed)?;
     let settings = settings(&server)?;
+    let Kept { folder, store, watched, policy } = keep(loaded, runtime)?;
+    let (token, token_place) = storage::token(&folder)?;
+
     let access_log = AccessLog::new(&server.access_log)?;
     let gate =
         Gate::new(usize::try_from(policy.settings().counters.max_keys).unwrap_or(usize::MAX));
-    let (keys, metrics) = (FileKeys::of(&policy), Metrics::default());
-    let plane = Plane::new(policy, (&gate, &metrics), None).map_err(failed)?;
+    let (keys, metrics) = (AllKeys::of_file(&policy), Metrics::default());
+    let plane = Plane::prepare(policy, None).map_err(failed)?.bind(&gate, &metrics);
     let shared = Shared::new((gate, metrics), keys, plane);
-    let admin = bind_admin(&server)?;
+    let now = storage::now(shared.gate());
+    runtime.block_on(watched.begin(&shared, (&store, now))).map_err(failed)?;
+
+    let admin_listener = bind_admin(&server)?;
     let gateway = Gateway::bind(settings).map_err(|error| not_bound(&server.listen, &error))?;
-    let of_workers = Arc::clone(&shared);
-    let log = Arc::clone(&access_log);
-    let data = gateway.start(move || Law::new(&of_workers, Arc::clone(&log))).map_err(failed)?;
-    let in_use = InUse { shared, data, access_log };
-    Ok(Running { source, in_use, admin, watch })
+    let (to_books, pages) = mpsc::unbounded_channel();
+    let of_workers = (Arc::clone(&shared), Arc::clone(&access_log));
+    let work = move || Law::new(&of_workers.0, Book::new(&of_workers.1, &to_books));
+    let data = gateway.start(work).map_err(failed)?;
+
+    let (refusals, state) = (Arc::new(Refusals::new()), StorageState::new());
+    let books = Bookkeeper { store: store.clone(), refusals: Arc::clone(&refusals), state };
+    let tuning = data.tuning();
+    // It was read as a configuration, so it is text.
+    let text = ArcSwap::from_pointee(Arc::from(String::from_utf8_lossy(&text)));
+    let parts = Parts { source, shared, tuning, access_log, refusals, text };
+    let served = Served::new(parts);
+    let admin = Admin::new(store.clone(), Arc::new(served.clone()), token);
+    Ok(Running { served, data, admin, admin_listener, store, books, pages, watch, token_place })
+}
+
+/// Opens the storage and compiles the file with what the API made.
+fn keep(loaded: Loaded, runtime: &Runtime) -> Result<Kept, Failure> {
+    let folder = storage::folder(&loaded.value.storage);
+    if !folder.exists() {
+        // Where nothing was made yet the file is judged alone, and a bad one leaves no folder behind.
+        Policy::compile(loaded.clone(), Made::default())
+            .map_err(|faults| unusable(faults.into()))?;
+    }
+    let watched = Watched::default();
+    let store = storage::open(&folder, &watched)?;
+    let made = runtime.block_on(made(&store)).map_err(failed)?;
+    let policy = Policy::compile(loaded, made).map_err(|faults| unusable(faults.into()))?;
+    tell(policy.warnings());
+    Ok(Kept { folder, store, watched, policy })
 }
 
 /// What the data plane is started with, and changed to.
@@ -71,4 +129,21 @@ fn settings(server: &Server) -> Result<Settings, Failure> {
 
 fn failed(error: impl Display) -> Failure {
     Failure::Failed(error.to_string())
+}
+
+/// A configuration that cannot be used, said on standard error.
+fn unusable(why: NotReady) -> Failure {
+    match why {
+        NotReady::Faults(faults) => {
+            tell(&faults.diagnostics);
+            Failure::BadConfiguration
+        }
+        NotReady::Failed(why) => Failure::Failed(why),
+        other => Failure::Failed(format!("{other:?}")),
+    }
+}
+
+fn exposed(why: tollgate_admin::Exposed) -> Failure {
+    eprintln!("tollgate: {why}: `server.admin_exposed: true` in the file, or --admin-exposed");
+    Failure::BadConfiguration
 }

@@ -4,51 +4,56 @@ use std::fmt::Write;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
-use tollgate_admin::{Health, Open};
-use tollgate_gateway::law::{FileKeys, Shared};
+use tollgate_admin::{Admin, Health, Open};
 use tollgate_policy::ListenAddress;
 use tollgate_policy::shapes::Server;
+use tollgate_storage::Store;
 
-use super::access_log::AccessLog;
+use super::books::{Bookkeeper, Page};
+use super::control::Served;
 use super::failed;
 use super::metrics::Scraped;
-use super::reload::reload;
 use super::signals::{Signal, Signals};
 use super::source::Source;
+use super::storage::keep_tidy;
 use super::watch::Watch;
 use crate::exit::Failure;
+
+/// How long what was told twice to stop may still take to write things down.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A gateway that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) source: Source,
-    pub(crate) in_use: InUse,
-    pub(crate) admin: TcpListener,
-    pub(crate) watch: Watch,
-}
-
-/// What another configuration changes while it runs.
-#[derive(Debug)]
-pub(crate) struct InUse {
-    pub(crate) shared: Arc<Shared<FileKeys>>,
+    pub(crate) served: Served,
     pub(crate) data: tollgate_gateway::Running,
-    pub(crate) access_log: Arc<AccessLog>,
+    pub(crate) admin: Admin,
+    pub(crate) admin_listener: TcpListener,
+    pub(crate) store: Store,
+    pub(crate) books: Bookkeeper,
+    pub(crate) pages: UnboundedReceiver<Page>,
+    pub(crate) watch: Watch,
+    /// Where people find the admin token.
+    pub(crate) token_place: String,
 }
 
 impl Running {
     /// What is said when it has started.
     pub(crate) fn greeting(&self) -> String {
         let scheme = if self.plane_has_tls() { "https" } else { "http" };
-        let gateway = format!("{scheme}://{}", reachable(self.in_use.data.address()));
+        let gateway = format!("{scheme}://{}", reachable(self.data.address()));
+        let address = self.admin_listener.local_addr();
         let admin =
-            self.admin.local_addr().map_or_else(|_| "-".to_owned(), |at| format!("http://{at}"));
+            address.map_or_else(|_| "-".to_owned(), |at| format!("http://{}", reachable(at)));
         let mut text = format!("Tollgate {} is ready.\n\n", env!("CARGO_PKG_VERSION"));
         let _ = writeln!(text, "  gateway  {gateway}");
-        let _ = writeln!(text, "  admin    {admin}/readyz, {admin}/metrics");
-        if let Source::BuiltIn { upstream, key, echo, .. } = &self.source {
+        let _ = writeln!(text, "  admin    {admin}  (token: {})", self.token_place);
+        if let Source::BuiltIn { upstream, key, echo, .. } = self.served.source() {
             let what = if echo.is_some() { "  (built in: it tells what it was sent)" } else { "" };
             let _ = writeln!(text, "  upstream {upstream}{what}");
             let _ = writeln!(text, "\nTry it:\n");
@@ -62,6 +67,15 @@ impl Running {
                 "curl -s -o /dev/null -w '%{{http_code}} ' \"{gateway}/?[1-150]\" -H \"x-api-key: {}\"",
                 key.as_str()
             );
+            let token = match self.token_place.strip_prefix('$') {
+                Some(_) => self.token_place.clone(),
+                None => format!("$(cat {})", self.token_place),
+            };
+            let _ = writeln!(text, "\nIssue a key that stays:\n");
+            let _ = writeln!(
+                text,
+                "curl -s {admin}/v1/keys -H \"authorization: Bearer {token}\" -H \"content-type: application/json\" -d '{{\"tenant\": \"demo\"}}'"
+            );
             text.push_str(
                 "\nNext: write a file (examples/quickstart.yaml) and start with --config.\n",
             );
@@ -70,52 +84,79 @@ impl Running {
     }
 
     fn plane_has_tls(&self) -> bool {
-        self.in_use.shared.plane().in_force().policy().settings().server.tls.is_some()
+        self.served.shared().plane().in_force().policy().settings().server.tls.is_some()
     }
 
     /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
-    pub(crate) fn until_told(self) -> Result<(), Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.run())
-    }
-
-    async fn run(self) -> Result<(), Failure> {
-        let Running { source, in_use, admin, mut watch } = self;
+    pub(crate) async fn until_told(self) -> Result<(), Failure> {
+        let Running { served, data, admin, admin_listener, store, books, pages, mut watch, .. } =
+            self;
         let health = Health::default();
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Scraped::new(&in_use.shared, in_use.data.counts())));
+        registry.register_collector(Box::new(Scraped {
+            shared: Arc::clone(served.shared()),
+            counts: Arc::clone(data.counts()),
+            storage: Arc::clone(&books.state),
+        }));
         let open = Open { health: health.clone(), registry };
         let (end_admin, ended) = oneshot::channel::<()>();
-        let stop = async { drop(ended.await) };
-        let admin = tokio::spawn(tollgate_admin::serve(admin, open, stop));
+        let serving = admin.clone();
+        let serving = tokio::spawn(async move {
+            serving.serve(admin_listener, open, async { drop(ended.await) }).await
+        });
+        let books = tokio::spawn(books.keep(pages));
+        let tidying = tokio::spawn(keep_tidy(store.clone(), served.clone()));
         let mut signals = Signals::new()?;
         health.set_ready(true);
         loop {
-            let told = tokio::select! {
-                signal = signals.next() => signal,
-                () = watch.changed() => Signal::Reload,
-            };
-            match told {
-                Signal::Reload => reload(&source, &in_use),
-                Signal::Stop => break,
+            tokio::select! {
+                signal = signals.next() => match signal {
+                    Signal::Reload => reload(&admin, "SIGHUP").await,
+                    Signal::Stop => break,
+                },
+                () = watch.changed() => {
+                    if served.is_in_force() {
+                        tracing::info!("the file was written, and says what is in force");
+                    } else {
+                        reload(&admin, "file").await;
+                    }
+                }
             }
         }
         tracing::info!("stopping: finishing what is in flight");
         health.set_ready(false);
-        let InUse { data, access_log, .. } = in_use;
+        tidying.abort();
         data.stop().stop();
-        let drained = tokio::task::spawn_blocking(move || data.wait());
+        let drained = async {
+            tokio::task::spawn_blocking(move || data.wait()).await.map_err(failed)??;
+            // The last worker has handed over its last count; when all is stored, so have the books.
+            books.await.map_err(failed)
+        };
         tokio::select! {
-            drained = drained => drained.map_err(failed)??,
-            () = signals.stop() => tracing::warn!("told again: stopping at once"),
+            drained = drained => drained?,
+            () = signals.stop() => {
+                tracing::warn!("told again: stopping at once");
+                tokio::time::sleep(LAST_WORDS).await;
+            }
         }
-        access_log.close();
+        served.close_log();
         drop(end_admin);
-        admin.await.map_err(failed)??;
-        if let Source::BuiltIn { echo: Some(echo), .. } = &source {
+        serving.await.map_err(failed)??;
+        store.close().await.map_err(failed)?;
+        if let Source::BuiltIn { echo: Some(echo), .. } = served.source() {
             echo.stop().stop();
         }
         Ok(())
+    }
+}
+
+/// Reads the file again and puts it into force, as the API does; a bad one changes nothing and says why.
+async fn reload(admin: &Admin, actor: &str) {
+    match admin.reload(actor).await {
+        Ok(_) => tracing::info!("a new configuration is in force"),
+        Err(why) => {
+            tracing::error!("the new configuration is not used, the old one stays in force: {why}");
+        }
     }
 }
 

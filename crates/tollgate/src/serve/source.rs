@@ -2,21 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
+use tollgate_admin::NotReady;
 use tollgate_gateway::Running as Gateway;
-use tollgate_policy::compile::{Made, Policy};
-use tollgate_policy::{ApiKey, HttpUrl, ListenAddress, Loaded, load, shapes};
+use tollgate_policy::compile::PolicyFaults;
+use tollgate_policy::{ApiKey, Diagnostics, HttpUrl, ListenAddress, Loaded, load, shapes};
 
 use super::{echo, failed};
 use crate::args::Serve;
 use crate::exit::Failure;
-use crate::output::{read, tell};
+use crate::output::read;
 
 /// Where the configuration comes from.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// A file, with an upstream of the command line's where it has none.
     File { path: PathBuf, upstream: Option<HttpUrl>, listen: Listen },
-    /// No file: one upstream, one tenant, one key.
+    /// No file: one upstream, one tenant, and a key that is made at each start and stored nowhere, so that none pile up.
     BuiltIn {
         upstream: HttpUrl,
         key: ApiKey,
@@ -31,11 +32,13 @@ pub(crate) enum Source {
 pub(crate) struct Listen {
     data: Option<ListenAddress>,
     admin: Option<ListenAddress>,
+    admin_exposed: bool,
 }
 
 impl Source {
     pub(crate) fn choose(args: &Serve) -> Result<Source, Failure> {
-        let listen = Listen { data: args.listen, admin: args.admin_listen };
+        let (data, admin, admin_exposed) = (args.listen, args.admin_listen, args.admin_exposed);
+        let listen = Listen { data, admin, admin_exposed };
         if let Some(path) = &args.config {
             let (path, upstream) = (path.clone(), args.upstream.clone());
             return Ok(Source::File { path, upstream, listen });
@@ -57,23 +60,26 @@ impl Source {
         }
     }
 
-    /// Reads and compiles it; what is wrong with it is said on standard error.
-    pub(crate) fn policy(&self) -> Result<Policy, Failure> {
-        let mut loaded = match self {
-            Source::File { path, upstream, .. } => {
-                let loaded = load(&path.display().to_string(), &read(path)?);
-                let loaded = loaded.map_err(|faults| bad(&faults))?;
-                match upstream {
-                    Some(url) => with_upstream(loaded, url)?,
-                    None => loaded,
-                }
-            }
-            Source::BuiltIn { upstream, key, .. } => {
-                let text = built_in(upstream, key);
-                load("built in", text.as_bytes()).map_err(|faults| bad(&faults))?
-            }
-        };
+    /// What diagnostics call it.
+    pub(crate) fn name(&self) -> String {
+        self.file().map_or_else(|| "built in".to_owned(), |path| path.display().to_string())
+    }
+
+    /// Its text.
+    pub(crate) fn read(&self) -> Result<Vec<u8>, Failure> {
+        match self {
+            Source::File { path, .. } => read(path),
+            Source::BuiltIn { upstream, key, .. } => Ok(built_in(upstream, key).into_bytes()),
+        }
+    }
+
+    /// What a text of it says, with what the command line says besides.
+    pub(crate) fn load(&self, text: &[u8]) -> Result<Loaded, NotReady> {
+        let mut loaded = load(&self.name(), text).map_err(bad)?;
         let (Source::File { listen, .. } | Source::BuiltIn { listen, .. }) = self;
+        if let Source::File { upstream: Some(url), .. } = self {
+            loaded = with_upstream(loaded, url)?;
+        }
         let server = &mut loaded.value.server;
         if let Some(address) = &listen.data {
             server.listen = *address;
@@ -81,17 +87,15 @@ impl Source {
         if let Some(address) = &listen.admin {
             server.admin_listen = *address;
         }
-        let policy =
-            Policy::compile(loaded, Made::default()).map_err(|faults| bad(&faults.diagnostics))?;
-        tell(policy.warnings());
-        can_serve(policy.settings())?;
-        Ok(policy)
+        server.admin_exposed |= listen.admin_exposed;
+        can_serve(&loaded.value)?;
+        Ok(loaded)
     }
 }
 
 /// What a file may ask for and this gateway does not do yet. Counting alone where nodes should count together would admit
 /// too much, so it does not start.
-fn can_serve(settings: &shapes::File) -> Result<(), Failure> {
+fn can_serve(settings: &shapes::File) -> Result<(), NotReady> {
     let asked = match settings {
         file if file.rate_limit_sync.enabled => "`rate_limit_sync`",
         file if file.storage.redis => "`storage: { redis: true }`",
@@ -99,12 +103,12 @@ fn can_serve(settings: &shapes::File) -> Result<(), Failure> {
     };
     let message =
         format!("the gateway does not serve {asked} yet: leave it out, and each node counts alone");
-    Err(Failure::Failed(message))
+    Err(NotReady::Failed(message))
 }
 
-fn bad(faults: &tollgate_policy::Diagnostics) -> Failure {
-    tell(faults);
-    Failure::BadConfiguration
+/// A text that has not even the shape of a configuration.
+fn bad(diagnostics: Diagnostics) -> NotReady {
+    NotReady::Faults(Box::new(PolicyFaults { diagnostics, budgets: Vec::new() }))
 }
 
 /// The configuration of somebody who has none: everything to one upstream, one tenant with one key, and the
@@ -121,9 +125,9 @@ keys: [ {{ id: demo, tenant: demo, user: demo, sha256: {} }} ]
 }
 
 /// A file that names no upstream, with the command line's.
-fn with_upstream(mut loaded: Loaded, url: &HttpUrl) -> Result<Loaded, Failure> {
+fn with_upstream(mut loaded: Loaded, url: &HttpUrl) -> Result<Loaded, NotReady> {
     if !loaded.value.upstreams.is_empty() {
-        return Err(Failure::Failed(
+        return Err(NotReady::Failed(
             "--upstream is for a file without `upstreams`: leave one of them out".to_owned(),
         ));
     }
@@ -131,7 +135,7 @@ fn with_upstream(mut loaded: Loaded, url: &HttpUrl) -> Result<Loaded, Failure> {
         "upstreams: {{ api: {{ url: \"{url}\" }} }}\nroutes: [ {{ path: \"/*\", upstream: api }} ]\n"
     );
     let shapes::File { upstreams, routes, .. } =
-        load("--upstream", text.as_bytes()).map_err(|faults| bad(&faults))?.value;
+        load("--upstream", text.as_bytes()).map_err(bad)?.value;
     loaded.value.upstreams = upstreams;
     if loaded.value.routes.is_empty() {
         loaded.value.routes = routes;

@@ -5,9 +5,13 @@
 #![allow(clippy::disallowed_methods)]
 
 mod commands;
+mod control;
 mod deploy;
+mod grpc;
 mod keys;
 mod law;
 mod run_time;
+mod strategies;
 mod support;
 mod told;
+mod usage;

@@ -94,7 +94,7 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert_eq!(limit(&gateway), "1000");
     let moved = format!("{}storage: {{ path: ./elsewhere }}\n", file(&upstream, 5));
     gateway.rewrite(&moved);
-    gateway.wait_for("a change of `storage` needs a restart");
+    gateway.wait_for("change of `storage` needs a restart");
     assert_eq!(limit(&gateway), "1000");
 }
 
@@ -104,11 +104,13 @@ fn a_bad_file_at_the_start_is_78_and_a_taken_port_says_so() {
     let path = folder.path().join("bad.yaml");
     std::fs::write(&path, "tenants: [ { id: a, plan: none } ]\n").unwrap();
     let serve = |args: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("serve").args(args).output().unwrap()
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command.arg("serve").args(args).current_dir(folder.path()).output().unwrap()
     };
     let output = serve(&["--config", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(78));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no plan `none`"));
+    assert!(!folder.path().join("tollgate-data").exists(), "a bad file leaves nothing behind");
     // What it cannot do it does not pretend to do.
     std::fs::write(&path, "rate_limit_sync: { enabled: true }\n").unwrap();
     let output = serve(&["--config", path.to_str().unwrap()]);

@@ -4,12 +4,13 @@ mod curl;
 mod upstream;
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-pub use curl::{curl, get};
+pub use curl::{Answer, curl, get};
 pub use upstream::Upstream;
 
 /// How long anything may take on a machine that has much else to do.
@@ -21,8 +22,8 @@ pub struct Tollgate {
     pub address: String,
     pub admin: String,
     pub greeting: String,
-    log: Receiver<String>,
-    folder: tempfile::TempDir,
+    log: Mutex<Receiver<String>>,
+    folder: Option<tempfile::TempDir>,
 }
 
 /// What every test's file begins with: free ports, two workers.
@@ -74,7 +75,7 @@ impl Tollgate {
             url.trim_start_matches("http://").split('/').next().unwrap().to_owned()
         };
         let (address, admin) = (after("gateway"), after("admin"));
-        Tollgate { child, address, admin, greeting, log, folder }
+        Tollgate { child, address, admin, greeting, log: Mutex::new(log), folder: Some(folder) }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -85,8 +86,55 @@ impl Tollgate {
         format!("http://{}{path}", self.admin)
     }
 
+    /// With the file that is in this folder, and whatever an earlier process left there.
+    pub fn again(folder: tempfile::TempDir) -> Tollgate {
+        let path = folder.path().join("tollgate.yaml");
+        Tollgate::start(&["--config", path.to_str().unwrap()], folder)
+    }
+
+    /// Stops it cleanly, and leaves its folder.
+    pub fn stop(mut self) -> tempfile::TempDir {
+        self.signal("-TERM");
+        assert_eq!(self.end().code(), Some(0));
+        self.folder.take().unwrap()
+    }
+
+    /// Ends it as a power failure does, and leaves its folder.
+    pub fn kill(mut self) -> tempfile::TempDir {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.folder.take().unwrap()
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.as_ref().unwrap().path()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn file(&self) -> PathBuf {
-        self.folder.path().join("tollgate.yaml")
+        self.folder().join("tollgate.yaml")
+    }
+
+    pub fn token(&self) -> String {
+        let file = self.folder().join("tollgate-data/admin-token");
+        std::fs::read_to_string(file).unwrap().trim().to_owned()
+    }
+
+    /// Asks the admin API with whatever curl is told besides. A body is JSON.
+    pub fn api(&self, path: &str, rest: &[&str]) -> Answer {
+        let token = format!("authorization: Bearer {}", self.token());
+        let json = "content-type: application/json";
+        curl(&[&[self.admin_url(path).as_str(), "-H", &token, "-H", json], rest].concat())
+    }
+
+    /// Creates something by the admin API, which must be answered 201.
+    pub fn create(&self, path: &str, body: &serde_json::Value) -> serde_json::Value {
+        let answer = self.api(path, &["-d", &body.to_string()]);
+        assert_eq!(answer.status, 201, "{answer:?}");
+        answer.json()
     }
 
     /// Writes the file anew, after [`SERVER`].
@@ -96,7 +144,7 @@ impl Tollgate {
 
     /// Writes the file anew, as an editor does: another file takes its place.
     pub fn replace(&self, text: &str) {
-        let new = self.folder.path().join("new.yaml");
+        let new = self.folder().join("new.yaml");
         std::fs::write(&new, text).unwrap();
         std::fs::rename(new, self.file()).unwrap();
     }
@@ -111,7 +159,7 @@ impl Tollgate {
         let until = Instant::now() + PATIENCE;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match self.log.recv_timeout(left) {
+            match self.log.lock().unwrap().recv_timeout(left) {
                 Ok(line) if line.contains(part) => return line,
                 Ok(_) => {}
                 Err(_) => panic!("the log never said {part:?}"),

@@ -1,0 +1,220 @@
+//! The data plane as the control plane sees it: another configuration, while requests are under way.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tollgate_admin::live::{self, LiveLimit, NoSuch, Whose};
+use tollgate_admin::{ConfigInForce, ConfigText, DataPlane, NotReady, Ready, RefusedRequest};
+use tollgate_engine::{Clock, Time};
+use tollgate_gate::{Gate, InForce};
+use tollgate_gateway::law::{FileKeys, Plane, Shared};
+use tollgate_gateway::{Settings, Tuning};
+use tollgate_policy::compile::{Made, Policy};
+use tollgate_policy::shapes;
+
+use super::access_log::{AccessLog, Sink};
+use super::keys::AllKeys;
+use super::refused::Refusals;
+use super::source::Source;
+use crate::exit::Failure;
+use crate::output::tell;
+
+/// What is served, for whoever changes it. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Served(Arc<Parts>);
+
+/// What another configuration changes.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) source: Source,
+    pub(crate) shared: Arc<Shared<AllKeys>>,
+    pub(crate) tuning: Tuning,
+    pub(crate) access_log: Arc<AccessLog>,
+    pub(crate) refusals: Arc<Refusals>,
+    /// The configuration in force, as it is written.
+    pub(crate) text: ArcSwap<Arc<str>>,
+}
+
+/// What a file says beside its policy, opened and not yet in use.
+struct Opened {
+    settings: Settings,
+    sink: Option<Arc<Sink>>,
+}
+
+impl Served {
+    pub(crate) fn new(parts: Parts) -> Served {
+        Served(Arc::new(parts))
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.0.source
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<AllKeys>> {
+        &self.0.shared
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        self.0.shared.gate()
+    }
+
+    /// Whether the file says what is in force: what the API has just written is no change.
+    pub(crate) fn is_in_force(&self) -> bool {
+        self.0.source.read().is_ok_and(|text| *text == *self.0.text.load().as_bytes())
+    }
+
+    pub(crate) fn retention_days(&self) -> u64 {
+        self.0.shared.plane().in_force().policy().settings().usage.retention_days
+    }
+
+    pub(crate) fn forget_ended_keys(&self, now: Time) {
+        self.0.shared.keys().sweep(now);
+    }
+
+    /// Writes what is left of the access log.
+    pub(crate) fn close_log(&self) {
+        self.0.access_log.close();
+    }
+
+    /// Lines of the access log go where they went, or to a new file of that name.
+    fn open(&self, policy: &Policy) -> Result<Opened, NotReady> {
+        let server = &policy.settings().server;
+        let failed = |why: Failure| NotReady::Failed(why.to_string());
+        let settings = super::settings(server).map_err(failed)?;
+        let sink = self.0.access_log.open(&server.access_log).map_err(failed)?;
+        Ok(Opened { settings, sink })
+    }
+
+    /// Puts everything into force that was made ready; nothing of it can fail.
+    fn enforce(&self, ready: tollgate_gateway::law::ReadyPlane, opened: Option<Opened>) {
+        let Parts { shared, tuning, access_log, .. } = &*self.0;
+        let max_keys = ready.policy().settings().counters.max_keys;
+        let keys = FileKeys::of(ready.policy());
+        let plane = ready.bind(shared.gate(), shared.metrics());
+        // A new key finds its tenant only in the new plane, and a key that is gone is let in nowhere.
+        shared.enforce(plane);
+        shared.keys().file().adopt(&keys);
+        shared.gate().limiter().set_max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
+        if let Some(Opened { settings, sink }) = opened {
+            tuning.change(settings);
+            access_log.turn_to(sink);
+        }
+    }
+
+    fn compile(&self, text: &[u8], made: Made) -> Result<Policy, NotReady> {
+        let policy = Policy::compile(self.0.source.load(text)?, made)?;
+        let before = self.0.shared.plane();
+        let fields = needs_restart(before.in_force().policy().settings(), policy.settings());
+        if fields.is_empty() { Ok(policy) } else { Err(NotReady::NeedsRestart(fields)) }
+    }
+}
+
+impl DataPlane for Served {
+    fn now(&self) -> Time {
+        self.gate().limiter().clock().now()
+    }
+
+    fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(self.0.shared.plane().in_force())
+    }
+
+    fn config(&self) -> ConfigInForce {
+        let text = Arc::clone(&**self.0.text.load());
+        ConfigInForce { name: self.0.source.name().into(), text }
+    }
+
+    fn prepare(&self, text: ConfigText<'_>, made: Made) -> Result<Ready, NotReady> {
+        let (bytes, is_file) = match text {
+            ConfigText::InForce => (self.config().text.as_bytes().to_vec(), false),
+            ConfigText::New(text) if self.0.source.file().is_some() => {
+                (text.as_bytes().to_vec(), false)
+            }
+            ConfigText::New(_) => return Err(NotReady::NoFile),
+            ConfigText::File => {
+                let read = self.0.source.read();
+                (read.map_err(|why| NotReady::Failed(why.to_string()))?, true)
+            }
+        };
+        let policy = self.compile(&bytes, made).inspect_err(|why| {
+            // Whoever has written a file looks at what the process says.
+            if let (NotReady::Faults(faults), true) = (why, is_file) {
+                tell(&faults.diagnostics);
+            }
+        })?;
+        if is_file {
+            tell(policy.warnings());
+        }
+        // What the API makes changes nothing that has to be opened.
+        let is_same = matches!(text, ConfigText::InForce);
+        let opened = if is_same { None } else { Some(self.open(&policy)?) };
+        let before = self.0.shared.plane();
+        let plane = Plane::prepare(policy.clone(), Some(&before));
+        let plane = plane.map_err(|why| NotReady::Failed(why.to_string()))?;
+        // It was read as a configuration, so it is text.
+        let text = (!is_same).then(|| Arc::<str>::from(String::from_utf8_lossy(&bytes)));
+        let served = self.clone();
+        Ok(Ready::new(&policy, move || {
+            served.enforce(plane, opened);
+            if let Some(text) = text {
+                served.0.text.store(Arc::new(text));
+            }
+        }))
+    }
+
+    fn write_config(&self, text: &str) -> Result<(), NotReady> {
+        let file = self.0.source.file().ok_or(NotReady::NoFile)?;
+        write_anew(file, text)
+            .map_err(|why| NotReady::Failed(format!("{} cannot be written: {why}", file.display())))
+    }
+
+    fn limits(&self, whose: &Whose) -> Result<Vec<LiveLimit>, NoSuch> {
+        live::look(self.gate(), &self.in_force(), whose)
+    }
+
+    fn reset(&self, whose: &Whose, counter: &str) -> Result<bool, NoSuch> {
+        live::reset(self.gate(), &self.in_force(), (whose, counter))
+    }
+
+    fn refusal(&self, request_id: &str) -> Option<RefusedRequest> {
+        self.0.refusals.find(request_id)
+    }
+}
+
+/// What differs of that which is set up once.
+fn needs_restart(old: &shapes::File, new: &shapes::File) -> Vec<String> {
+    let (before, after) = (&old.server, &new.server);
+    let checks = [
+        ("server.listen", before.listen != after.listen),
+        ("server.admin_listen", before.admin_listen != after.admin_listen),
+        ("server.admin_exposed", before.admin_exposed != after.admin_exposed),
+        ("server.workers", before.workers != after.workers),
+        ("storage", old.storage != new.storage),
+        ("redis.url", old.redis.url != new.redis.url),
+    ];
+    checks.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Puts another text in a file's place: whoever reads it sees the old one or the new one, also after a crash. A link stays a link.
+fn write_anew(file: &Path, text: &str) -> io::Result<()> {
+    let file = fs::canonicalize(file)?;
+    let folder = file.parent().ok_or(io::ErrorKind::NotFound)?;
+    let mut fresh = file.clone().into_os_string();
+    fresh.push(".new");
+    let fresh = Path::new(&fresh);
+    let written = (|| {
+        let mut new = File::create(fresh)?;
+        new.set_permissions(fs::metadata(&file)?.permissions())?;
+        new.write_all(text.as_bytes())?;
+        new.sync_all()?;
+        fs::rename(fresh, &file)?;
+        File::open(folder)?.sync_all()
+    })();
+    if written.is_err() {
+        // Nothing was put in the file's place; what was begun beside it helps nobody.
+        let _ = fs::remove_file(fresh);
+    }
+    written
+}

@@ -1,0 +1,169 @@
+//! All keys that requests may show: those that the API issued, and those that the file declares.
+//!
+//! Stored keys are in a snapshot that is read without a lock and changed by the storage, which tells every change before it
+//! answers. What a key has for itself is bound to its counters once, when the key comes, and hangs on its entry.
+
+use std::sync::{Arc, OnceLock};
+
+use tollgate_engine::Time;
+use tollgate_gate::{Gate, OwnLimit};
+use tollgate_gateway::law::{FileKeys, FoundKey, Keys, Shared};
+use tollgate_policy::Sha256;
+use tollgate_policy::compile::{LimitId, Policy};
+use tollgate_storage::{KeyLoader, KeySnapshot, Store, StoreError, StoredKey};
+
+/// What hangs on a stored key: its own limit, if it has one.
+type Own = Option<Box<OwnLimit>>;
+
+/// All keys.
+#[derive(Debug, Default)]
+pub(crate) struct AllKeys {
+    stored: KeySnapshot<Own>,
+    file: FileKeys,
+}
+
+impl AllKeys {
+    /// The file's keys; the stored ones come by [`load`](AllKeys::load).
+    pub(crate) fn of_file(policy: &Policy) -> AllKeys {
+        AllKeys { stored: KeySnapshot::new(), file: FileKeys::of(policy) }
+    }
+
+    /// The keys that the file declares.
+    pub(crate) fn file(&self) -> &FileKeys {
+        &self.file
+    }
+
+    /// How many there are of both kinds.
+    pub(crate) fn len(&self) -> usize {
+        self.stored.len() + self.file.len()
+    }
+
+    /// Forgets stored keys that have ended.
+    pub(crate) fn sweep(&self, now: Time) {
+        self.stored.sweep(now);
+    }
+}
+
+/// Where the storage finds the keys that it tells of. It is opened before there is a policy, and so before there are any.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watched(Arc<OnceLock<Arc<Shared<AllKeys>>>>);
+
+impl Watched {
+    /// A key was stored or changed: requests go by that from here on.
+    pub(crate) fn changed(&self, key: &StoredKey) {
+        if let Some(shared) = self.0.get() {
+            let plane = shared.plane();
+            let own = own_limit(shared.gate(), plane.in_force().policy(), key);
+            shared.keys().stored.apply(key, own);
+        }
+    }
+
+    /// Fills `shared` with everything that is stored; changes from here on are told there.
+    pub(crate) async fn begin(
+        &self,
+        shared: &Arc<Shared<AllKeys>>,
+        (store, now): (&Store, Time),
+    ) -> Result<(), StoreError> {
+        let (plane, mut loader) = (shared.plane(), KeyLoader::new());
+        let policy = plane.in_force().policy();
+        let mut homeless = 0u64;
+        let push = |key: StoredKey| {
+            let has_plan =
+                key.terms.plan.as_ref().is_none_or(|plan| policy.plan(plan.as_str()).is_some());
+            if policy.tenants().number(key.tenant.as_str()).is_none() || !has_plan {
+                homeless += 1;
+            }
+            loader.push(&key, own_limit(shared.gate(), policy, &key));
+        };
+        store.for_each_key(now, push).await?;
+        shared.keys().stored.fill(loader);
+        if homeless > 0 {
+            tracing::warn!(
+                keys = homeless,
+                "keys name tenants or plans that are gone: without their tenant they are not let in, without their \
+                 plan they have their tenant's"
+            );
+        }
+        // Nobody else has begun to watch with this.
+        drop(self.0.set(Arc::clone(shared)));
+        Ok(())
+    }
+}
+
+/// The limit that a key has for itself, bound to its counters.
+fn own_limit(gate: &Gate, policy: &Policy, key: &StoredKey) -> Own {
+    let written = key.terms.rate_limit.as_ref()?;
+    let limit = policy.key_limit(key.id.as_str(), key.origin.as_str(), written);
+    if limit.is_none() {
+        tracing::error!(key = %key.id, "the key's own rate_limit is impossible: its plan's is charged instead");
+    }
+    Some(Box::new(gate.own_limit(limit?)))
+}
+
+/// A key that was found.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Stored(tollgate_storage::FoundKey<Own>),
+    File(<FileKeys as Keys>::Found),
+}
+
+impl Keys for AllKeys {
+    type Found = Found;
+
+    /// Whatever is wrong with a key, it is looked for in both places.
+    fn find(&self, sha256: &Sha256, now: Time) -> Option<Found> {
+        let stored = self.stored.find(sha256, now).map(Found::Stored);
+        stored.or_else(|| self.file.find(sha256, now).map(Found::File))
+    }
+}
+
+impl FoundKey for Found {
+    fn id(&self) -> &str {
+        match self {
+            Found::Stored(key) => key.id(),
+            Found::File(key) => FoundKey::id(key),
+        }
+    }
+
+    fn tenant(&self) -> &str {
+        match self {
+            Found::Stored(key) => key.tenant().as_str(),
+            Found::File(key) => FoundKey::tenant(key),
+        }
+    }
+
+    fn user(&self) -> Option<&str> {
+        match self {
+            Found::Stored(key) => key.user(),
+            Found::File(key) => FoundKey::user(key),
+        }
+    }
+
+    fn plan(&self) -> Option<&str> {
+        match self {
+            Found::Stored(key) => key.plan().map(tollgate_policy::PlanName::as_str),
+            Found::File(key) => FoundKey::plan(key),
+        }
+    }
+
+    fn limit(&self, policy: &Policy) -> Option<LimitId> {
+        match self {
+            Found::Stored(_) => None,
+            Found::File(key) => key.limit(policy),
+        }
+    }
+
+    fn own(&self) -> Option<&OwnLimit> {
+        match self {
+            Found::Stored(key) => key.attached().as_deref(),
+            Found::File(_) => None,
+        }
+    }
+
+    fn counted_as(&self) -> &str {
+        match self {
+            Found::Stored(key) => key.origin(),
+            Found::File(key) => FoundKey::id(key),
+        }
+    }
+}
