@@ -71,15 +71,15 @@ impl Side {
         match self {
             Side::Bare => hello,
             Side::Nothing => hello.layer(Empty),
-            Side::Ours => hello.layer(ours("scope: user", "", "").layer(caller)),
-            Side::OursSilent => {
-                hello.layer(ours("scope: user, response_headers: false", "", "").layer(caller))
-            }
+            Side::Ours => hello.layer(ours("scope: user", "", "").layer(caller).same_body()),
+            Side::OursSilent => hello.layer(
+                ours("scope: user, response_headers: false", "", "").layer(caller).same_body(),
+            ),
             Side::OursChain => {
                 let quota =
                     ", quota: { limit: 1000000000000, window: month, time_zone: Europe/Vienna }";
                 let tenant = ", rate_limit: { sustained: { rate: 1000000000 } }";
-                hello.layer(ours("scope: user", quota, tenant).layer(caller))
+                hello.layer(ours("scope: user", quota, tenant).layer(caller).same_body())
             }
             Side::Governor => {
                 let mut config = GovernorConfigBuilder::default().key_extractor(ByUser);

@@ -19,7 +19,7 @@ use crate::answer::Answer;
 use crate::caller::{Caller, UnknownTenant};
 use crate::head::Head;
 use crate::limits::{Limits, Present};
-use crate::passed::Passed;
+use crate::passed::{Mark, Passed};
 use crate::verdict::{Outcome, Verdict};
 
 /// What a request asks for. Its numbers are of one policy.
@@ -44,6 +44,16 @@ pub(crate) enum Arrived {
 pub(crate) enum Decided {
     Passes(Passed),
     Stays(Response<Bytes>),
+}
+
+impl Decided {
+    /// The service is told the verdict, or not.
+    pub(crate) fn telling_service(self, tells: bool) -> Decided {
+        match self {
+            Decided::Passes(passed) => Decided::Passes(passed.telling_service(tells)),
+            Decided::Stays(response) => Decided::Stays(response),
+        }
+    }
 }
 
 impl Arrived {
@@ -122,7 +132,7 @@ impl Asked {
         let in_force = &*present.in_force;
         let work = self.work(in_force.policy());
         let passage = limits.gate().decide(in_force, &self.caller, work);
-        self.decided(&passage, || Answer::to(head))
+        self.decided(&passage, present, || Answer::to(head))
     }
 
     /// Decides it, waiting in line where the strategy is `queue`.
@@ -135,7 +145,7 @@ impl Asked {
         let in_force = &*present.in_force;
         let work = self.work(in_force.policy());
         let passage = limits.gate().pass(in_force, &self.caller, work).await;
-        self.decided(&passage, || answer)
+        self.decided(&passage, &present, || answer)
     }
 
     fn work<'p>(&self, policy: &'p Policy) -> Work<'p> {
@@ -143,7 +153,12 @@ impl Asked {
         route.map(Work::on).unwrap_or_default().stating(self.operation, self.cost)
     }
 
-    fn decided(&self, passage: &Passage<'_>, answer: impl FnOnce() -> Answer) -> Decided {
+    fn decided(
+        &self,
+        passage: &Passage<'_>,
+        present: &Present,
+        answer: impl FnOnce() -> Answer,
+    ) -> Decided {
         let lines = Lines::of(passage);
         let report = lines.report();
         let verdict = Verdict::of(passage, &report).with_tenant_known(self.is_tenant_known);
@@ -157,7 +172,11 @@ impl Asked {
         if shows {
             report.write(&mut headers);
         }
-        let mark = passage.degraded().and_then(|(name, _)| degraded_by(name));
+        let mark = match passage.degraded().and_then(|(name, _)| degraded_by(name)) {
+            Some(mark) => Mark::By(mark),
+            None if present.degrades => Mark::Off,
+            None => Mark::Any,
+        };
         Decided::Passes(Passed::new(verdict, headers, mark))
     }
 }

@@ -39,12 +39,15 @@ struct Shared<C> {
 pub(crate) struct Present {
     pub(crate) in_force: Arc<InForce>,
     pub(crate) has_queues: bool,
+    /// Whether any of its limits lets requests pass degraded.
+    pub(crate) degrades: bool,
 }
 
 impl Present {
     fn of<C: Clock>(gate: &Gate<C>, policy: Policy) -> Present {
-        let has_queues = policy.limits().iter().any(|limit| limit.strategy() == Strategy::Queue);
-        Present { in_force: gate.enforce(policy), has_queues }
+        let has = |strategy| policy.limits().iter().any(|limit| limit.strategy() == strategy);
+        let (has_queues, degrades) = (has(Strategy::Queue), has(Strategy::Degrade));
+        Present { in_force: gate.enforce(policy), has_queues, degrades }
     }
 }
 

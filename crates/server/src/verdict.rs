@@ -25,7 +25,8 @@ pub enum Outcome {
     Forbidden,
 }
 
-/// What became of a request: in the extensions of every response, and of every request that is passed on.
+/// What became of a request: in the extensions of every response, and of requests that are passed on by a layer that
+/// [tells the service](crate::LimitLayer::telling_service).
 ///
 /// ```
 /// use tollgate_server::Verdict;
