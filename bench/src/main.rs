@@ -15,7 +15,7 @@ mod report;
 
 const USAGE: &str = "\
 usage: cargo xtask bench <what> [case …] [--json]
-  control [issue|keys|usage|path …]
+  control [issue|keys|usage|path|undisturbed …]
   gateway [forward|refuse|bare|counts|idle|stream …]
   limiter [check|chain|hot|memory|flood|drift …]
   middleware [inside|loopback|counts|preflight …]

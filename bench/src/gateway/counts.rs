@@ -57,7 +57,8 @@ fn allocations_a_request() -> Result<f64, String> {
     let settings = Settings::new(&policy.settings().server);
     let gate = Gate::new(1_000_000);
     let (keys, metrics) = (FileKeys::of(&policy), Metrics::default());
-    let plane = Plane::new(policy, (&gate, &metrics), None).map_err(|error| error.to_string())?;
+    let plane = Plane::prepare(policy, None).map_err(|error| error.to_string())?;
+    let plane = plane.bind(&gate, &metrics);
     let shared = Shared::new((gate, metrics), keys, plane);
     let gateway = Gateway::bind(settings).map_err(|error| error.to_string())?;
     let running = gateway

@@ -95,8 +95,10 @@ pub fn ours_config(case: Case, port: u16, backend: u16) -> Result<String, String
     let admin = free_port()?;
     let (rate, window) = if case == Case::Refuse { (1, "day") } else { (1_000_000, "second") };
     let digest = Sha256::of(KEY.as_bytes());
+    let data = folder().join(format!("data-{port}"));
     Ok(format!(
-        "server: {{ listen: 127.0.0.1:{port}, admin_listen: 127.0.0.1:{admin}, workers: 1 }}
+        "storage: {{ path: {data:?} }}
+server: {{ listen: 127.0.0.1:{port}, admin_listen: 127.0.0.1:{admin}, workers: 1 }}
 upstreams: {{ api: {{ url: \"http://127.0.0.1:{backend}\" }} }}
 routes: [ {{ path: \"/*\", upstream: api }} ]
 plans:
@@ -199,7 +201,7 @@ fn nginx(http: &str) -> String {
 }
 
 /// One of our programs, built as users build it.
-fn built(package: &str, which: &[&str], path: &str) -> Result<String, String> {
+pub fn built(package: &str, which: &[&str], path: &str) -> Result<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = Command::new("cargo")
         .args(["build", "--release", "--quiet", "--package", package])

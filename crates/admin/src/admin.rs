@@ -85,6 +85,16 @@ impl Admin {
     pub async fn reload(&self, actor: &str) -> Result<Vec<Notice>, ReloadError> {
         self.control.reload(actor).await.map_err(|fault| ReloadError(fault.to_string()))
     }
+
+    /// Puts into force what other nodes have made of tenants and plans, together with the configuration in force. To be called
+    /// when a storage that is shared says that they have changed.
+    ///
+    /// # Errors
+    ///
+    /// The problem, as the API would tell it; nothing has changed then.
+    pub async fn refresh(&self) -> Result<Vec<Notice>, ReloadError> {
+        self.control.refresh().await.map_err(|fault| ReloadError(fault.to_string()))
+    }
 }
 
 impl fmt::Debug for Admin {

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tollgate_core::Time;
 use tollgate_gate::InForce;
-use tollgate_policy::Sha256;
 use tollgate_policy::compile::Made;
 use tollgate_policy::shapes::{self, File};
+use tollgate_policy::{PlanName, Sha256, TenantId};
 use tollgate_storage::{
-    AuditEntry, Change, Committed, Object, ObjectKind, Store, StoreError, Unavailable,
+    AuditEntry, Change, Committed, Object, ObjectKind, Revision, Store, StoreError, Unavailable,
 };
 
 use crate::answer::not_matched;
@@ -37,10 +37,15 @@ pub async fn made(store: &Store) -> Result<Made, StoreError> {
     })
 }
 
+/// Tenants that are there without anybody declaring them.
+const BUILT_IN: [&str; 2] = ["system", "anonymous"];
+
 /// The right to change something.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _alone: OwnedRwLockWriteGuard<()>,
+    /// What is changed was checked against this; another node may have changed it since. Nothing if the storage does not work.
+    seen: Option<Revision>,
 }
 
 /// A configuration to be put into force.
@@ -74,7 +79,8 @@ impl Control {
 
     /// The turn of whoever changes tenants, plans or configuration, or reads a key to change it: nobody else changes anything.
     pub(crate) async fn turn(&self) -> Turn {
-        Turn { _alone: Arc::clone(&self.changes).write_owned().await }
+        let alone = Arc::clone(&self.changes).write_owned().await;
+        Turn { _alone: alone, seen: self.store.revision().await.ok() }
     }
 
     /// While this is held no tenant and no plan vanishes.
@@ -129,7 +135,7 @@ impl Control {
     pub(crate) async fn commit(
         &self,
         turn: Turn,
-        changes: Vec<Change>,
+        mut changes: Vec<Change>,
         ready: Ready,
     ) -> Result<(Committed, Vec<Notice>), StoreError> {
         let known: HashSet<String> = {
@@ -137,6 +143,9 @@ impl Control {
             in_force.policy().warnings().iter().map(|one| one.message().to_owned()).collect()
         };
         let store = self.store.clone();
+        if let Some(seen) = turn.seen {
+            changes.insert(0, Change::Unchanged(seen));
+        }
         let done = tokio::spawn(async move {
             let committed = store.commit(changes).await?;
             let warnings = enforced(ready).await?;
@@ -206,6 +215,37 @@ impl Control {
         // Whoever hangs up here has reloaded nothing, and the audit may say otherwise.
         self.store.commit(vec![self.audit(actor, "config.reload", "config")]).await?;
         Ok(enforced(ready).await?)
+    }
+
+    /// Puts into force what other nodes have made of tenants and plans.
+    pub(crate) async fn refresh(&self) -> Result<Vec<Notice>, Fault> {
+        let _one_at_a_time = self.turn().await;
+        let made = made(&self.store).await?;
+        let ready = self.prepare(made).await?;
+        Ok(enforced(ready).await?)
+    }
+
+    /// What a key that names these relies on: of what the API made, another node may have removed it a moment ago. What the file
+    /// declares, and what is built in, does not vanish so.
+    pub(crate) async fn needs(
+        &self,
+        tenant: Option<&TenantId>,
+        plan: Option<&PlanName>,
+    ) -> Result<Vec<Change>, Fault> {
+        let file = self.declared().await?;
+        let mut needs = Vec::new();
+        if let Some(tenant) = tenant
+            && !BUILT_IN.contains(&tenant.as_str())
+            && !file.tenants.iter().any(|declared| declared.id == *tenant)
+        {
+            needs.push(Change::Needs { kind: ObjectKind::Tenant, id: tenant.to_string() });
+        }
+        if let Some(plan) = plan
+            && !file.plans.keys().any(|name| name == plan)
+        {
+            needs.push(Change::Needs { kind: ObjectKind::Plan, id: plan.to_string() });
+        }
+        Ok(needs)
     }
 
     /// An audit row without a before and after.

@@ -176,6 +176,7 @@ impl From<StoreError> for Fault {
             StoreError::Exists { .. }
             | StoreError::InUse { .. }
             | StoreError::NotCurrent { .. }
+            | StoreError::Outdated
             | StoreError::Answered(_) => StatusCode::CONFLICT,
             StoreError::Stale { .. } => StatusCode::PRECONDITION_FAILED,
             StoreError::TooManyRows { .. } => StatusCode::UNPROCESSABLE_ENTITY,

@@ -2,6 +2,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -119,9 +123,11 @@ pub fn look<C: Clock>(
 ) -> Result<Vec<LiveLimit>, NoSuch> {
     let own = whose.own.as_ref().and_then(|own| own.bind(gate, in_force.policy()));
     let asked = Asked::of(gate, in_force, (whose, own.as_ref()))?;
-    let passage = gate.look(in_force, &asked.caller, asked.work);
+    let passage = waited_for(gate.look(in_force, &asked.caller, asked.work));
     let now = passage.chain().decided_at();
-    let told = (0..passage.len()).filter(|place| asked.is_told(passage.limit(*place)));
+    let is_told =
+        |place: &usize| passage.chain().is_known(*place) && asked.is_told(passage.limit(*place));
+    let told = (0..passage.len()).filter(is_told);
     Ok(told
         .map(|place| {
             let limit = passage.limit(place);
@@ -160,12 +166,31 @@ pub fn reset<C: Clock>(
 ) -> Result<bool, NoSuch> {
     let own = whose.own.as_ref().and_then(|own| own.bind(gate, in_force.policy()));
     let asked = Asked::of(gate, in_force, (whose, own.as_ref()))?;
-    let passage = gate.look(in_force, &asked.caller, asked.work);
+    let passage = waited_for(gate.look(in_force, &asked.caller, asked.work));
     let place = (0..passage.len()).find(|place| {
         let limit = passage.limit(*place);
         asked.is_told(limit) && asked.counter(in_force.policy(), limit) == counter
     });
-    Ok(place.is_some_and(|place| gate.reset(in_force, (&asked.caller, asked.work), place)))
+    let reset = |place| waited_for(gate.reset(in_force, (&asked.caller, asked.work), place));
+    Ok(place.is_some_and(reset))
+}
+
+/// Waits on this thread, which is one that may wait: counters that are kept elsewhere have to be asked for.
+fn waited_for<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
 }
 
 /// A question whose names have been found.

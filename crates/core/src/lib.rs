@@ -26,6 +26,7 @@ mod meter;
 mod name;
 mod quota;
 mod rate;
+pub mod remote;
 mod sliding_log;
 mod sliding_window;
 mod state;

@@ -5,7 +5,7 @@ use crate::flat::{Flat, Steps};
 use crate::meter::Meter;
 use crate::quota::Quota;
 use crate::sliding_window::SlidingWindow;
-use crate::{LimitError, Period, Rate, SlidingLog, Span};
+use crate::{LimitError, Period, Rate, SlidingLog, Span, Time};
 
 /// The largest capacity and the largest quota: the largest integer that every JSON reader keeps exact.
 pub const MAX_CAPACITY: u64 = 1 << 53;
@@ -142,6 +142,26 @@ impl Limit {
     /// The burst capacity, the window's limit, or the quota: the largest cost that can ever pass.
     pub fn capacity(&self) -> u64 {
         self.capacity
+    }
+
+    /// The first moment of the calendar period that `now` is in, and the first after it; `None` for what is no quota.
+    ///
+    /// ```
+    /// use tollgate_core::{Limit, Period, Time};
+    ///
+    /// # fn main() -> Result<(), tollgate_core::LimitError> {
+    /// let quota = Limit::quota(10, Period::Day, "UTC")?;
+    /// let (begins, ends) = quota.period_at(Time::from_secs(86_400 + 5)).unwrap();
+    /// assert_eq!((begins, ends), (Time::from_secs(86_400), Time::from_secs(2 * 86_400)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn period_at(&self, now: Time) -> Option<(Time, Time)> {
+        match &self.form {
+            Form::Flat(Flat(Steps::Quota(quota))) => quota.bounds(now),
+            Form::Flat(_) | Form::Log(_) => None,
+        }
     }
 
     /// The calendar period and time zone of a quota.

@@ -90,23 +90,29 @@ impl Quota {
 
     /// The end of the period that `now` is in.
     fn end(&self, now: Time) -> Time {
+        self.bounds(now).map_or(Time::MAX, |(_, end)| end)
+    }
+
+    /// Begin and end of the period that `now` is in; `None` past the calendar's last year.
+    #[inline]
+    pub(crate) fn bounds(&self, now: Time) -> Option<(Time, Time)> {
         const MINUTE: u64 = 60_000_000_000;
         let last = self.last.load(Relaxed);
         let minute = now.as_nanos() / MINUTE;
         let (begin, end) = (last >> 32, last & 0xffff_ffff);
         if begin <= minute && minute < end {
-            return Time::from_nanos(end * MINUTE);
+            return Some((Time::from_nanos(begin * MINUTE), Time::from_nanos(end * MINUTE)));
         }
-        let Some((begin, end)) = self.period_at(now) else { return Time::MAX };
+        let (begin, end) = self.period_at(now)?;
         let on_minutes = begin.as_nanos() % MINUTE == 0 && end.as_nanos() % MINUTE == 0;
         if on_minutes && end < Time::MAX {
             let (begin, end) = (begin.as_nanos() / MINUTE, end.as_nanos() / MINUTE);
             self.last.store((begin << 32) | end, Relaxed);
         }
-        end
+        Some((begin, end))
     }
 
-    /// Begin and end of the period that `now` is in; `None` past the calendar's last year.
+    /// As the calendar has it.
     fn period_at(&self, now: Time) -> Option<(Time, Time)> {
         let stamp = Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;
         let date = self.zone.to_datetime(stamp).date();

@@ -37,6 +37,19 @@ impl<C: Clock> Limiter<C> {
     }
 }
 
+impl<C: Clock> Limiter<C> {
+    /// Puts back what was charged a moment ago to one counter: of a meter, what time has not paid off since.
+    pub fn restore(&self, rule: &Rule, identity: Identity, cost: u64) {
+        let mut chain = Chain::new();
+        chain.push(Charge::new(rule, identity).cost(0));
+        let now = self.clock().now();
+        self.counters().look(&mut chain, now);
+        chain.charges[0].cost = cost;
+        chain.charges[0].is_charged = cost > 0;
+        self.counters().give_back(&mut chain, now);
+    }
+}
+
 impl Counters {
     fn absorb(&self, charge: Charge<'_>, now: Time) {
         if charge.cost == 0 {

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Form, Limit, Refusal, Standing, State, Time};
+use tollgate_core::{Algorithm, Decision, Form, Limit, Refusal, Standing, State, Time};
 
 use crate::locked::SHORT;
 use crate::{Identity, Rule};
@@ -43,6 +44,7 @@ pub struct Charge<'r> {
     pub(crate) successor: u16,
     pub(crate) strategy: Strategy,
     pub(crate) room: Room,
+    kept: Kept,
     pub(crate) is_charged: bool,
     /// The identity has no counter yet; it gets one when it is charged.
     pub(crate) is_new: bool,
@@ -84,6 +86,18 @@ impl Successors {
     }
 }
 
+/// Where a charge's counter is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kept {
+    /// In this process's limiter.
+    #[default]
+    Here,
+    /// With somebody else, who has not been asked.
+    Elsewhere,
+    /// With somebody else, who has answered.
+    Answered,
+}
+
 /// How far a charge has come in finding room for a counter it does not have yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -110,9 +124,25 @@ impl<'r> Charge<'r> {
             successor: 0,
             strategy: Strategy::Reject,
             room: Room::Unasked,
+            kept: Kept::Here,
             is_charged: false,
             is_new: false,
         }
+    }
+
+    /// Whose counter is kept elsewhere: a limiter passes it over, and whoever keeps it [answers](Chain::answer).
+    #[inline]
+    pub fn elsewhere(mut self) -> Charge<'r> {
+        self.kept = Kept::Elsewhere;
+        // No shard has this number.
+        self.shard = u32::MAX;
+        self
+    }
+
+    /// Whether a limiter passes it over.
+    #[inline]
+    pub fn is_elsewhere(&self) -> bool {
+        self.kept != Kept::Here
     }
 
     /// So many tokens instead of one. 0 only looks.
@@ -127,6 +157,12 @@ impl<'r> Charge<'r> {
     pub fn strategy(mut self, strategy: Strategy) -> Charge<'r> {
         self.strategy = strategy;
         self
+    }
+
+    /// The counter it is for, as [`Chain::counter`] tells it.
+    #[inline]
+    pub fn counter(&self) -> u128 {
+        self.key()
     }
 
     #[inline]
@@ -315,10 +351,74 @@ impl<'r> Chain<'r> {
         self.charges[index].is_charged
     }
 
-    /// Where a counter stands after the decision.
+    /// Whether it is known where a counter stands: not if it is kept elsewhere and nobody has answered.
+    #[inline]
+    pub fn is_known(&self, index: usize) -> bool {
+        self.charges[index].kept != Kept::Elsewhere
+    }
+
+    /// Where a counter stands after the decision. Of one that nobody has answered for it is as of a new one.
     #[inline]
     pub fn standing(&self, index: usize) -> Standing {
-        standing(self.rule(index).limit(), self.charges[index].seen.state(), self.decided_at)
+        let charge = &self.charges[index];
+        if charge.is_elsewhere() {
+            return self.standing_elsewhere(charge);
+        }
+        standing(self.rule(index).limit(), charge.seen.state(), self.decided_at)
+    }
+
+    #[cold]
+    fn standing_elsewhere(&self, charge: &Charge<'_>) -> Standing {
+        let limit = charge.rule.limit().capacity();
+        if charge.kept == Kept::Elsewhere {
+            return Standing { limit, remaining: limit, reset_after: Duration::ZERO };
+        }
+        let (remaining, renewed_at) = split_log(charge.seen.state());
+        Standing { limit, remaining, reset_after: renewed_at - self.decided_at }
+    }
+
+    /// Enters what a charge was answered whose counter is kept elsewhere, and whether it was made.
+    ///
+    /// # Panics
+    /// If there is no charge at `index`.
+    pub fn answer(&mut self, index: usize, decision: Decision, is_charged: bool) {
+        let renewed_at = self.decided_at + decision.standing.reset_after;
+        let charge = &mut self.charges[index];
+        charge.kept = Kept::Answered;
+        charge.seen = Bits::of(join_log(decision.standing.remaining, renewed_at));
+        charge.set_refusal(decision.refusal);
+        charge.is_charged = is_charged;
+    }
+
+    /// Enters that a charge was not made after all whose counter is kept elsewhere: it has been given back.
+    ///
+    /// # Panics
+    /// If there is no charge at `index`.
+    pub fn uncharge(&mut self, index: usize) {
+        self.charges[index].is_charged = false;
+    }
+
+    /// Begins to decide a chain of which counters are kept elsewhere: they are asked, perhaps again, as of `now`.
+    pub fn begin(&mut self, now: Time) {
+        self.decided_at = now;
+        for charge in self.charges.iter_mut().filter(|charge| charge.is_elsewhere()) {
+            charge.kept = Kept::Elsewhere;
+            charge.is_charged = false;
+            charge.set_refusal(None);
+        }
+    }
+
+    /// Enters that somebody else refuses a charge, whatever the limiter said.
+    ///
+    /// # Panics
+    /// If there is no charge at `index`.
+    pub fn refuse(&mut self, index: usize, refusal: Refusal) {
+        self.charges[index].set_refusal(Some(refusal));
+    }
+
+    /// The verdict on what all charges were answered.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict_on_refusals()
     }
 
     /// The tightest limit: the one that admits the fewest further requests of its cost, among equals the
@@ -329,7 +429,8 @@ impl<'r> Chain<'r> {
             let cost = self.charges[index].cost.max(1);
             (standing.remaining / cost, Reverse(standing.reset_after))
         };
-        (0..self.charges.len()).min_by_key(|index| tightness(*index))
+        let known = (0..self.charges.len()).filter(|index| self.is_known(*index));
+        known.min_by_key(|index| tightness(*index))
     }
 
     /// Reads the verdict off what each charge was answered, where not all passed.
@@ -351,7 +452,7 @@ pub(crate) fn standing(limit: &Limit, seen: State, now: Time) -> Standing {
     }
 }
 
-/// What a decision keeps of a log: what remains, and when it is renewed.
+/// What a decision keeps of a log, and of a counter elsewhere: what remains, and when it is renewed.
 pub(crate) fn join_log(remaining: u64, renewed_at: Time) -> State {
     State::from_bits(u128::from(remaining) << 64 | u128::from(renewed_at.as_nanos()))
 }

@@ -155,6 +155,11 @@ impl<C: Clock> Limiter<C> {
         Verdict::Refused { by, refusal }
     }
 
+    /// Tells of every charge where its counter stands and whether it would pass, and charges none.
+    pub fn look_at(&self, chain: &mut Chain<'_>, now: Time) {
+        self.counters.look(chain, now);
+    }
+
     /// Gives back what an admitted chain was charged, because the request was not served after all.
     pub fn give_back(&self, chain: &mut Chain<'_>) {
         self.counters.give_back(chain, self.clock.now());

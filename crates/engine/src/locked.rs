@@ -35,6 +35,9 @@ impl<'c> Locked<'c> {
         // Which shards are locked, by the last bits of their numbers: mostly enough to know.
         let mut bits = 0u64;
         for index in 0..charges.len() {
+            if charges[index].is_elsewhere() {
+                continue;
+            }
             let shard = counters.shard_of(charges[index].key());
             charges[index].shard = shard as u32;
             let bit = 1 << (shard % 64);
@@ -60,10 +63,12 @@ impl<'c> Locked<'c> {
     #[cold]
     fn lock_in_order(&mut self, counters: &'c Counters, charges: &mut [Charge<'_>]) {
         self.release();
-        for charge in &mut *charges {
+        let here = |charge: &&mut Charge<'_>| !charge.is_elsewhere();
+        for charge in charges.iter_mut().filter(here) {
             charge.shard = counters.shard_of(charge.key()) as u32;
         }
-        let mut shards: Vec<u32> = charges.iter().map(|charge| charge.shard).collect();
+        let all = charges.iter().filter(|charge| !charge.is_elsewhere());
+        let mut shards: Vec<u32> = all.map(|charge| charge.shard).collect();
         shards.sort_unstable();
         shards.dedup();
         let mut guards = shards.iter().map(|shard| counters.shards[*shard as usize].lock());
@@ -71,7 +76,7 @@ impl<'c> Locked<'c> {
             *place = guards.next();
         }
         self.more = Some(Box::new(guards.collect()));
-        for charge in charges {
+        for charge in charges.iter_mut().filter(here) {
             let nth = shards.binary_search(&charge.shard).expect("every charge's shard is locked");
             charge.guard = nth as u16;
         }

@@ -125,46 +125,48 @@ impl Queue {
         &self,
         request: Waiting,
         behind: impl Fn(u64) -> Option<Duration>,
-        attempt: impl FnMut() -> Result<T, Option<Duration>>,
+        mut attempt: impl FnMut() -> Result<T, Option<Duration>>,
     ) -> Result<T, QueueRefusal> {
-        self.pass_by(Instant::now() + self.max_wait, request, behind, attempt).await
+        let deadline = Instant::now() + self.max_wait;
+        if self.is_empty() {
+            match attempt() {
+                Ok(passed) => return Ok(passed),
+                Err(wait) => self.check_wait(wait, deadline)?,
+            }
+        }
+        let turn = self.turn(deadline, request, behind).await?;
+        loop {
+            match attempt() {
+                Ok(passed) => {
+                    turn.served();
+                    return Ok(passed);
+                }
+                Err(wait) => turn.rest(wait).await?,
+            }
+        }
     }
 
-    /// [`pass`](Queue::pass) for a request that has waited elsewhere before, until `deadline` and not `max_wait` from
-    /// now.
-    pub async fn pass_by<T>(
+    /// Waits for the turn, until `deadline` at most, for a request whose attempts are its own affair: they may have to wait
+    /// for somebody who keeps a counter. Whoever comes while [nobody waits](Queue::is_empty) may try before.
+    pub async fn turn(
         &self,
         deadline: Instant,
         request: Waiting,
         behind: impl Fn(u64) -> Option<Duration>,
-        mut attempt: impl FnMut() -> Result<T, Option<Duration>>,
-    ) -> Result<T, QueueRefusal> {
-        if self.is_empty() {
-            match attempt() {
-                Ok(passed) => return Ok(passed),
-                Err(wait) => self.check_wait(wait.ok_or(QueueRefusal::Refused)?, deadline)?,
-            }
-        }
+    ) -> Result<Turn<'_>, QueueRefusal> {
         let (place, turn) = self.join(request, behind)?;
         let too_long = |_| QueueRefusal::TooLong(self.max_wait);
         timeout_at(deadline, turn.notified()).await.map_err(too_long)?;
-        loop {
-            match attempt() {
-                Ok(passed) => {
-                    place.served();
-                    return Ok(passed);
-                }
-                Err(wait) => {
-                    let wait = wait.ok_or(QueueRefusal::Refused)?;
-                    self.check_wait(wait, deadline)?;
-                    sleep(wait).await;
-                }
-            }
-        }
+        Ok(Turn { place, deadline })
     }
 
-    /// Whether waiting so long from now still ends in time.
-    fn check_wait(&self, wait: Duration, deadline: Instant) -> Result<(), QueueRefusal> {
+    /// Whether waiting so long from now still ends in time; `None` is for ever.
+    pub fn check_wait(
+        &self,
+        wait: Option<Duration>,
+        deadline: Instant,
+    ) -> Result<(), QueueRefusal> {
+        let wait = wait.ok_or(QueueRefusal::Refused)?;
         let left = deadline.saturating_duration_since(Instant::now());
         if wait > left { Err(QueueRefusal::TooLong(wait)) } else { Ok(()) }
     }
@@ -229,7 +231,33 @@ impl Lanes {
     }
 }
 
+/// The turn of one request. Dropped, it is another's, and this one has left.
+#[derive(Debug)]
+pub struct Turn<'q> {
+    place: Place<'q>,
+    deadline: Instant,
+}
+
+impl Turn<'_> {
+    /// The request has passed: the next lane's turn.
+    pub fn served(self) {
+        self.place.served();
+    }
+
+    /// Sleeps until it is worth trying again.
+    ///
+    /// # Errors
+    ///
+    /// If that is after the deadline, or never.
+    pub async fn rest(&self, wait: Option<Duration>) -> Result<(), QueueRefusal> {
+        self.place.queue.check_wait(wait, self.deadline)?;
+        sleep(wait.unwrap_or_default()).await;
+        Ok(())
+    }
+}
+
 /// A place in the queue; dropped, it is left.
+#[derive(Debug)]
 struct Place<'q> {
     queue: &'q Queue,
     lane: Identity,

@@ -66,6 +66,9 @@ impl Counters {
         let (charges, successors) = (&mut chain.charges[..], &mut chain.successors);
         for index in 0..charges.len() {
             let charge = &mut charges[index];
+            if charge.is_elsewhere() {
+                continue;
+            }
             let table = locked.table(charge);
             match table.find(charge.key()) {
                 Ok(slot) => self.take_found(table, slot, charge, successors, true, now),
@@ -89,6 +92,9 @@ impl Counters {
         let (mut refused, mut blocked, mut new) = (false, false, false);
         for index in 0..charges.len() {
             let charge = &mut charges[index];
+            if charge.is_elsewhere() {
+                continue;
+            }
             let table = locked.table(charge);
             match table.find(charge.key()) {
                 Ok(slot) => self.take_found(table, slot, charge, successors, blocked, now),
@@ -201,7 +207,8 @@ impl Counters {
     pub(crate) fn give_back(&self, chain: &mut Chain<'_>, now: Time) {
         let mut locked = Locked::none();
         locked.lock(self, &mut chain.charges);
-        for charge in chain.charges.iter_mut().filter(|charge| charge.is_charged) {
+        let made = |charge: &&mut Charge<'_>| charge.is_charged && !charge.is_elsewhere();
+        for charge in chain.charges.iter_mut().filter(made) {
             charge.is_charged = false;
             let table = locked.table(charge);
             let Ok(slot) = table.find(charge.key()) else { continue };
@@ -245,7 +252,8 @@ impl Counters {
 /// moment, a charge given back leaves no trace.
 #[cold]
 fn undo(chain: &mut Chain<'_>, locked: &mut Locked<'_>, now: Time) {
-    for charge in chain.charges.iter_mut().rev().filter(|charge| charge.is_charged) {
+    let made = |charge: &&mut Charge<'_>| charge.is_charged && !charge.is_elsewhere();
+    for charge in chain.charges.iter_mut().rev().filter(made) {
         let table = locked.table(charge);
         if let Ok(slot) = table.find(charge.key()) {
             let mut cell = Cell::new(table, slot, charge.rule(&chain.successors).limit());

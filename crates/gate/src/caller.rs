@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use tollgate_engine::Identity;
+use tollgate_policy::Holder;
 use tollgate_policy::compile::{Client, LimitId};
 
 use crate::own::OwnLimit;
@@ -15,6 +16,8 @@ pub struct Caller<'k> {
     pub(crate) user: Identity,
     /// As it is counted: of IPv6 its /64.
     pub(crate) address: IpAddr,
+    /// Its name, which counters that are kept elsewhere are called by.
+    pub(crate) holder: Option<Holder<'k>>,
     /// What its key has for itself.
     pub(crate) own: Option<&'k OwnLimit>,
 }
@@ -47,5 +50,26 @@ impl<'k> Caller<'k> {
     /// Its tenant and plan.
     pub fn client(&self) -> Client {
         self.client
+    }
+
+    /// Its address, as it is counted: of IPv6 its /64.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The same without its name, for whoever keeps it longer than that: counters of users that are kept elsewhere
+    /// cannot be found by it before it is [named](Caller::named) again.
+    #[must_use]
+    pub fn unnamed(self) -> Caller<'static> {
+        Caller { holder: None, own: None, ..self }
+    }
+
+    /// The same, held by this one.
+    #[must_use]
+    pub fn named<'n>(&self, holder: Holder<'n>) -> Caller<'n>
+    where
+        'k: 'n,
+    {
+        Caller { holder: Some(holder), ..*self }
     }
 }

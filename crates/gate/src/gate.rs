@@ -6,17 +6,21 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_engine::{Chain, Charge, Clock, Identity, Limiter, Rule, Strategy, SystemClock, Time};
 use tollgate_policy::compile::{Client, Counted, PlacedLimit, Policy, RouteInForce, Work};
-use tollgate_policy::{Holder, counted_address, shapes};
+use tollgate_policy::{self as policy, Holder, counted_address, shapes};
 
 use crate::caller::Caller;
+use crate::elsewhere::{Answered, Elsewhere, Keeper, Manner, Whose};
 use crate::in_force::InForce;
+use crate::kept::{KeptPlace, KeptPlaces};
 use crate::passage::Passage;
 use crate::waiting::WaitingRoom;
 
 /// Decides requests by policies that are put into force over one set of counters.
 #[derive(Debug)]
 pub struct Gate<C = SystemClock> {
-    limiter: Limiter<C>,
+    /// Shared with those who tell it what was consumed elsewhere.
+    limiter: Arc<Limiter<C>>,
+    elsewhere: Vec<Arc<dyn Elsewhere>>,
     pub(crate) waiting: WaitingRoom,
 }
 
@@ -30,13 +34,30 @@ impl Gate {
 impl<C: Clock> Gate<C> {
     /// A gate on a clock of your own that holds at most so many counters.
     pub fn with_clock(clock: C, max_keys: usize) -> Gate<C> {
-        Gate { limiter: Limiter::with_clock(clock, max_keys), waiting: WaitingRoom::default() }
+        Gate::over(Arc::new(Limiter::with_clock(clock, max_keys)))
+    }
+
+    /// A gate over a limiter that others hold too.
+    pub fn over(limiter: Arc<Limiter<C>>) -> Gate<C> {
+        Gate { limiter, elsewhere: Vec::new(), waiting: WaitingRoom::default() }
+    }
+
+    /// Which lets counters be kept elsewhere. Of several such, the first that wants a limit keeps its counters.
+    #[must_use]
+    pub fn keeping(mut self, elsewhere: Arc<dyn Elsewhere>) -> Gate<C> {
+        self.elsewhere.push(elsewhere);
+        self
+    }
+
+    /// Who keeps the counters of a limit, if not the limiter.
+    pub(crate) fn keeper(&self, limit: &PlacedLimit, rule: &Arc<Rule>) -> Option<Arc<dyn Keeper>> {
+        self.elsewhere.iter().find_map(|elsewhere| elsewhere.keeper(limit, rule))
     }
 
     /// Puts a policy into force. Counters that an earlier one had keep their tokens, under the new figures at
     /// once; a request that is under way finishes by the policy it began with.
     pub fn enforce(&self, policy: Policy) -> Arc<InForce> {
-        Arc::new(InForce::bind(policy, &self.limiter))
+        Arc::new(InForce::bind(policy, self))
     }
 
     /// The counters.
@@ -46,41 +67,40 @@ impl<C: Clock> Gate<C> {
 
     /// Who is calling: the tenant with this number, who holds its key there, and from which address.
     #[inline]
-    pub fn caller(
+    pub fn caller<'k>(
         &self,
         in_force: &InForce,
         tenant: usize,
-        holder: Holder<'_>,
+        holder: Holder<'k>,
         address: IpAddr,
-    ) -> Caller<'static> {
+    ) -> Caller<'k> {
         let id = in_force.policy().tenants().all()[tenant].id();
         let user = match holder {
             Holder::User(name) => self.limiter.identity(&(id, 0u8, name)),
             Holder::Key(key) => self.limiter.identity(&(id, 1u8, key)),
+            Holder::Address(address) => self.of_address(id, address),
         };
         Caller {
             client: Client::of(in_force.policy(), tenant),
             tenant: in_force.tenant(tenant),
             user,
             address: counted_address(address),
+            holder: Some(holder),
             own: None,
         }
     }
 
     /// Somebody without a key: the tenant with this number, counted by the address.
     pub fn anonymous(&self, in_force: &InForce, tenant: usize, address: IpAddr) -> Caller<'static> {
-        let id = in_force.policy().tenants().all()[tenant].id();
-        let address = counted_address(address);
-        Caller {
-            client: Client::of(in_force.policy(), tenant),
-            tenant: in_force.tenant(tenant),
-            user: self.limiter.identity(&(id, 2u8, address)),
-            address,
-            own: None,
-        }
+        self.caller(in_force, tenant, Holder::Address(address), address)
     }
 
-    /// Decides a request now, all or nothing, without waiting.
+    fn of_address(&self, tenant: &str, address: IpAddr) -> Identity {
+        self.limiter.identity(&(tenant, 2u8, counted_address(address)))
+    }
+
+    /// Decides a request now, all or nothing, without waiting. One that would have to wait for counters kept elsewhere is
+    /// refused as [unavailable](Passage::unavailable): [`pass`](Gate::pass) waits for them.
     #[inline]
     pub fn decide<'f>(
         &self,
@@ -101,40 +121,51 @@ impl<C: Clock> Gate<C> {
         now: Time,
     ) -> Passage<'f> {
         let mut passage = self.passage(in_force, caller, work);
-        passage.verdict = self.limiter.take_at(&mut passage.chain, now);
+        if passage.kept.all.is_empty() {
+            passage.verdict = self.limiter.take_at(&mut passage.chain, now);
+        } else {
+            self.try_kept(&mut passage, now);
+        }
         passage
     }
 
     /// Gives back what an admitted request was charged, because it was not served after all.
     pub fn give_back(&self, passage: &mut Passage<'_>) {
-        self.limiter.give_back(&mut passage.chain);
+        if passage.kept.all.is_empty() {
+            self.limiter.give_back(&mut passage.chain);
+        } else {
+            self.undo(passage);
+        }
     }
 
-    /// Where the counters of a request's chain stand now. It is charged to none of them.
-    pub fn look<'f>(
+    /// Where the counters of a request's chain stand now. It is charged to none of them. Whoever keeps some elsewhere is
+    /// asked; what cannot be told is not [known](Chain::is_known).
+    pub async fn look<'f>(
         &self,
         in_force: &'f InForce,
         caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
         let mut passage = self.passage_at(in_force, caller, work, |_| 0);
-        passage.verdict = self.limiter.take(&mut passage.chain);
+        let now = self.limiter.clock().now();
+        passage.verdict = self.limiter.take_at(&mut passage.chain, now);
+        self.look_kept(&mut passage).await;
         passage
     }
 
-    /// Makes the counter at a place of a request's chain new again; `false` if the chain has no such place.
-    pub fn reset(
+    /// Makes the counter at a place of a request's chain new again; `false` if the chain has no such place, or whoever
+    /// keeps the counter cannot do it now.
+    pub async fn reset(
         &self,
         in_force: &InForce,
         (caller, work): (&Caller<'_>, Work<'_>),
         place: usize,
     ) -> bool {
-        let Some((rule, limit)) = links(in_force, caller, work).nth(place) else {
-            return false;
-        };
-        let identity = self.identity(in_force, caller, limit, work.route());
-        self.limiter.reset(rule, identity);
-        true
+        let Some(link) = links(in_force, caller, work).nth(place) else { return false };
+        let identity = self.identity(in_force, caller, link.limit, work.route());
+        self.limiter.reset(link.rule, identity);
+        let passage = self.passage_at(in_force, caller, work, |_| 0);
+        self.reset_kept(&passage, place).await
     }
 
     /// A request's charges, not yet decided.
@@ -158,15 +189,25 @@ impl<C: Clock> Gate<C> {
     ) -> Passage<'f> {
         let mut chain = Chain::new();
         let mut limits: SmallVec<[&PlacedLimit; 8]> = SmallVec::new();
-        for (rule, limit) in links(in_force, caller, work) {
+        let mut kept = KeptPlaces::default();
+        for Link { rule, keeper, limit } in links(in_force, caller, work) {
             let identity = self.identity(in_force, caller, limit, work.route());
-            let charge =
+            let mut charge =
                 Charge::new(rule, identity).cost(cost(limit)).strategy(strategy(limit.strategy()));
+            if let Some(keeper) = keeper {
+                let name = || name(in_force, caller, limit, work.route());
+                let whose = Whose { hash: charge.counter(), identity, name: &name };
+                let place = kept_place(limits.len(), (keeper, limit), caller, &whose);
+                if place.manner != Manner::Told {
+                    charge = charge.elsewhere();
+                }
+                kept.all.push(place);
+            }
             chain.push(charge);
             limits.push(limit);
         }
         let degrade = caller.own.and_then(|own| own.limit.degrade_to(in_force.policy()));
-        Passage::undecided(chain, limits, degrade)
+        Passage::undecided((chain, kept), limits, degrade)
     }
 
     #[inline]
@@ -188,17 +229,29 @@ impl<C: Clock> Gate<C> {
     }
 }
 
+/// A limit of a request: what its counters are charged under, and who keeps them if not the limiter.
+struct Link<'f> {
+    rule: &'f Rule,
+    keeper: Option<&'f Arc<dyn Keeper>>,
+    limit: &'f PlacedLimit,
+}
+
 /// The limits that a request is charged to, in order: what a key has for itself goes first, unless the request is free.
 #[inline]
 fn links<'f>(
     in_force: &'f InForce,
     caller: &Caller<'f>,
     work: Work<'f>,
-) -> impl Iterator<Item = (&'f Rule, &'f PlacedLimit)> {
+) -> impl Iterator<Item = Link<'f>> {
     let own = caller.own.filter(|_| work.cost() != Some(0));
-    let own = own.map(|own| (&*own.rule, own.limit.placed()));
+    let own = own.map(|own| Link {
+        rule: &own.rule,
+        keeper: own.keeper.as_ref(),
+        limit: own.limit.placed(),
+    });
     let policys = in_force.policy().chain(caller.client, work);
-    own.into_iter().chain(policys.map(|(id, limit)| (&**in_force.rule(id), limit)))
+    let link = |(id, limit)| Link { rule: in_force.rule(id), keeper: in_force.keeper(id), limit };
+    own.into_iter().chain(policys.map(link))
 }
 
 fn strategy(strategy: shapes::Strategy) -> Strategy {
@@ -208,4 +261,36 @@ fn strategy(strategy: shapes::Strategy) -> Strategy {
         shapes::Strategy::Degrade => Strategy::Degrade,
         shapes::Strategy::Observe => Strategy::Observe,
     }
+}
+
+/// A place whose counter is kept elsewhere.
+fn kept_place<'f>(
+    place: usize,
+    (keeper, limit): (&'f Arc<dyn Keeper>, &PlacedLimit),
+    caller: &Caller<'_>,
+    whose: &Whose<'_>,
+) -> KeptPlace<'f> {
+    let is_nameless = caller.holder.is_none() && limit.counted() == Counted::User;
+    let counter = match is_nameless {
+        true => Err(Answered::Unavailable("Who is calling is not known by name.")),
+        false => keeper.counter(whose),
+    };
+    KeptPlace::new(place, keeper, counter, strategy(limit.strategy()))
+}
+
+/// What the counter of a limit is called, for this caller.
+fn name(
+    in_force: &InForce,
+    caller: &Caller<'_>,
+    limit: &PlacedLimit,
+    route: Option<&RouteInForce>,
+) -> String {
+    let policy = in_force.policy();
+    let caller = policy::Caller {
+        tenant: policy.tenants().all()[caller.client.tenant()].id(),
+        holder: caller.holder.unwrap_or(Holder::Address(caller.address)),
+        ip: Some(caller.address),
+        route: Some(route.map_or("", RouteInForce::name)),
+    };
+    policy.counter_name(limit, &caller)
 }

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use tollgate_engine::{Clock, Identity, Limiter, Rule};
-use tollgate_policy::compile::{LimitId, Policy};
+use tollgate_engine::{Clock, Identity, Rule};
+use tollgate_policy::compile::{LimitId, PlacedLimit, Policy};
+
+use crate::elsewhere::Keeper;
+use crate::gate::Gate;
 
 /// A policy bound to the counters of one limiter.
 #[derive(Debug)]
@@ -14,16 +17,24 @@ pub struct InForce {
     /// By the tenant's number.
     tenants: Box<[Identity]>,
     everybody: Identity,
+    /// By the limit's number, who keeps its counters if not the limiter; empty if that keeps all.
+    keepers: Box<[Option<Arc<dyn Keeper>>]>,
 }
 
 impl InForce {
-    pub(crate) fn bind<C: Clock>(policy: Policy, limiter: &Limiter<C>) -> InForce {
-        let rule = |limit: &tollgate_policy::compile::PlacedLimit| {
-            limiter.define(limit.counter(), limit.limit().clone())
-        };
+    pub(crate) fn bind<C: Clock>(policy: Policy, gate: &Gate<C>) -> InForce {
+        let limiter = gate.limiter();
+        let rule = |limit: &PlacedLimit| limiter.define(limit.counter(), limit.limit().clone());
+        let rules: Box<[Arc<Rule>]> = policy.limits().iter().map(rule).collect();
+        let keeper = |(limit, rule): (&PlacedLimit, &Arc<Rule>)| gate.keeper(limit, rule);
+        let mut keepers: Vec<_> = policy.limits().iter().zip(&rules).map(keeper).collect();
+        if keepers.iter().all(Option::is_none) {
+            keepers.clear();
+        }
         let tenants = policy.tenants().all().iter().map(|tenant| limiter.identity(tenant.id()));
         InForce {
-            rules: policy.limits().iter().map(rule).collect(),
+            rules,
+            keepers: keepers.into(),
             tenants: tenants.collect(),
             everybody: limiter.identity(""),
             policy,
@@ -33,6 +44,18 @@ impl InForce {
     /// The policy itself.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Whether counters of any limit are kept elsewhere than in the limiter.
+    #[inline]
+    pub fn keeps_elsewhere(&self) -> bool {
+        !self.keepers.is_empty()
+    }
+
+    /// Who keeps the counters of a limit, if not the limiter.
+    #[inline]
+    pub(crate) fn keeper(&self, limit: LimitId) -> Option<&Arc<dyn Keeper>> {
+        self.keepers.get(limit.index())?.as_ref()
     }
 
     #[inline]

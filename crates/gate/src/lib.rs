@@ -37,8 +37,11 @@
 //! ```
 
 mod caller;
+pub mod elsewhere;
 mod gate;
+mod handles;
 mod in_force;
+mod kept;
 mod lines;
 mod own;
 mod passage;
@@ -46,6 +49,7 @@ mod waiting;
 
 pub use caller::Caller;
 pub use gate::Gate;
+pub use handles::Handles;
 pub use in_force::InForce;
 pub use lines::Lines;
 pub use own::OwnLimit;

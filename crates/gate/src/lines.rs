@@ -25,6 +25,9 @@ impl<'a> Lines<'a> {
         let mut lines: SmallVec<[Line<'a>; 8]> = SmallVec::new();
         let mut refused_by = None;
         for place in 0..passage.len() {
+            if !passage.chain().is_known(place) {
+                continue;
+            }
             let limit = passage.limit(place);
             let refusal = passage.chain().refusal(place);
             let refusal = match limit.strategy() {

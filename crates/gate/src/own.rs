@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tollgate_engine::{Clock, Rule};
 use tollgate_policy::compile::KeyLimit;
 
+use crate::elsewhere::Keeper;
 use crate::gate::Gate;
 
 /// The limit of a key that the API issued, bound to its counters. It is in force under whatever policy is.
@@ -12,6 +13,8 @@ use crate::gate::Gate;
 pub struct OwnLimit {
     pub(crate) limit: KeyLimit,
     pub(crate) rule: Arc<Rule>,
+    /// Who keeps its counters, if not the limiter.
+    pub(crate) keeper: Option<Arc<dyn Keeper>>,
 }
 
 impl<C: Clock> Gate<C> {
@@ -19,6 +22,7 @@ impl<C: Clock> Gate<C> {
     pub fn own_limit(&self, limit: KeyLimit) -> OwnLimit {
         let placed = limit.placed();
         let rule = self.limiter().define(placed.counter(), placed.limit().clone());
-        OwnLimit { limit, rule }
+        let keeper = self.keeper(placed, &rule);
+        OwnLimit { limit, rule, keeper }
     }
 }

@@ -5,23 +5,28 @@ use tollgate_engine::{Chain, PolicyName, Refusal, Verdict};
 use tollgate_policy::compile::PlacedLimit;
 use tollgate_policy::shapes::Strategy;
 
+use crate::kept::KeptPlaces;
+
 /// One request at the gate: the verdict, and where each limit stands after it.
 #[derive(Debug)]
 pub struct Passage<'f> {
     pub(crate) chain: Chain<'f>,
     pub(crate) limits: SmallVec<[&'f PlacedLimit; 8]>,
     pub(crate) verdict: Verdict,
+    pub(crate) kept: KeptPlaces<'f>,
+    pub(crate) unavailable: Option<&'static str>,
     /// Where the limit that its key has for itself degrades to.
     own_degrades_to: Option<usize>,
 }
 
 impl<'f> Passage<'f> {
     pub(crate) fn undecided(
-        chain: Chain<'f>,
+        (chain, kept): (Chain<'f>, KeptPlaces<'f>),
         limits: SmallVec<[&'f PlacedLimit; 8]>,
         own_degrades_to: Option<usize>,
     ) -> Passage<'f> {
-        Passage { chain, limits, verdict: Verdict::Admitted, own_degrades_to }
+        let verdict = Verdict::Admitted;
+        Passage { chain, limits, verdict, kept, unavailable: None, own_degrades_to }
     }
 
     /// What becomes of the request.
@@ -32,6 +37,11 @@ impl<'f> Passage<'f> {
     /// Whether it may go on now.
     pub fn is_admitted(&self) -> bool {
         self.verdict.is_admitted()
+    }
+
+    /// What does not work, in a sentence for the caller, if it is refused only because nobody can count it now.
+    pub fn unavailable(&self) -> Option<&'static str> {
+        self.unavailable
     }
 
     /// How many limits it met.

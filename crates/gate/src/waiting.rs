@@ -86,7 +86,7 @@ impl<C: Clock> Gate<C> {
             // Newcomers do not overtake.
             Some(place) => place,
             None => {
-                self.try_again(&mut passage);
+                self.try_again(&mut passage).await;
                 match passage.verdict {
                     Verdict::Queued { by, .. } => by,
                     _ => return passage,
@@ -115,8 +115,13 @@ impl<C: Clock> Gate<C> {
         })
     }
 
-    fn try_again(&self, passage: &mut Passage<'_>) {
-        passage.verdict = self.limiter().take(&mut passage.chain);
+    async fn try_again(&self, passage: &mut Passage<'_>) {
+        let now = self.limiter().clock().now();
+        if passage.kept.all.is_empty() {
+            passage.verdict = self.limiter().take_at(&mut passage.chain, now);
+        } else {
+            self.take_kept(passage, now).await;
+        }
     }
 
     async fn stand_in_line(
@@ -132,36 +137,77 @@ impl<C: Clock> Gate<C> {
         let held = self.waiting.hold(passage.chain.counter(place), make);
         let charge = passage.chain.charge(place);
         let request = Waiting { lane: caller.tenant, cost: passage.chain.cost(place) };
-        let behind = |ahead: u64| self.limiter().wait_behind(charge, ahead);
-        let mut moved = None;
-        let attempt = || {
-            self.try_again(passage);
-            match passage.verdict {
-                Verdict::Admitted | Verdict::Degraded { .. } => Ok(()),
-                Verdict::Queued { by, refusal } if by == place => Err(refusal.retry_after()),
-                Verdict::Queued { by, .. } => {
-                    moved = Some(Moved::To(by));
-                    Err(None)
-                }
-                Verdict::Refused { .. } => {
-                    moved = None;
-                    Err(None)
-                }
+        // Of a counter that is kept elsewhere nobody here can tell.
+        let is_here = !charge.is_elsewhere();
+        let behind = |ahead| is_here.then(|| self.limiter().wait_behind(charge, ahead)).flatten();
+        let mut wait = None;
+        let in_line = async {
+            let (queue, deadline) = (&held.queue, arrived + max_wait);
+            if queue.is_empty() {
+                wait = match self.attempt(passage, place).await {
+                    Ok(()) => return Ok(()),
+                    Err(Kept::Out(moved)) => return Err(moved),
+                    Err(Kept::For(wait)) => wait,
+                };
+                queue.check_wait(wait, deadline).map_err(Left::Line)?;
+            }
+            let turn = queue.turn(deadline, request, behind).await.map_err(Left::Line)?;
+            loop {
+                wait = match self.attempt(passage, place).await {
+                    Ok(()) => {
+                        turn.served();
+                        return Ok(());
+                    }
+                    Err(Kept::Out(moved)) => return Err(moved),
+                    Err(Kept::For(wait)) => wait,
+                };
+                turn.rest(wait).await.map_err(Left::Line)?;
             }
         };
-        let done = held.queue.pass_by(arrived + max_wait, request, behind, attempt).await;
-        match (done, moved) {
-            (Ok(()), _) => Ok(()),
-            (Err(_), Some(moved)) => Err(moved),
+        match in_line.await {
+            Ok(()) => Ok(()),
+            Err(Left::For(place)) => Err(Moved::To(place)),
             // Another limit refused, which does not queue: the verdict stands.
-            (Err(QueueRefusal::Refused), None) => Ok(()),
+            Err(Left::Refused | Left::Line(QueueRefusal::Refused)) => Ok(()),
             // It is told to come back when all who wait have been served.
-            (Err(QueueRefusal::Full | QueueRefusal::TooLong(_)), None) => {
-                let wait = self.limiter().wait_behind(charge, held.queue.cost());
+            Err(Left::Line(QueueRefusal::Full | QueueRefusal::TooLong(_))) => {
+                let wait = match is_here {
+                    true => self.limiter().wait_behind(charge, held.queue.cost()),
+                    false => wait.or(Some(max_wait)),
+                };
                 Err(Moved::Out(wait.map_or(Refusal::Never, as_refusal)))
             }
         }
     }
+
+    /// Tries the whole chain once, for a request that waits for the limit at `place`.
+    async fn attempt(&self, passage: &mut Passage<'_>, place: usize) -> Result<(), Kept> {
+        self.try_again(passage).await;
+        match passage.verdict {
+            Verdict::Admitted | Verdict::Degraded { .. } => Ok(()),
+            Verdict::Queued { by, refusal } if by == place => Err(Kept::For(refusal.retry_after())),
+            Verdict::Queued { by, .. } => Err(Kept::Out(Left::For(by))),
+            Verdict::Refused { .. } => Err(Kept::Out(Left::Refused)),
+        }
+    }
+}
+
+/// What an attempt came to that did not pass.
+enum Kept {
+    /// It is worth another after so long.
+    For(Option<Duration>),
+    /// It is worth none in this line.
+    Out(Left),
+}
+
+/// Why a request is no longer in a line.
+enum Left {
+    /// It waits for the limit at another place.
+    For(usize),
+    /// A limit refused it that does not queue.
+    Refused,
+    /// The line did not keep it.
+    Line(QueueRefusal),
 }
 
 /// Why a request left a line without passing.

@@ -11,6 +11,7 @@ use tollgate_gateway::{
     Body, Connection, Forwarder, Gateway, Handler, RequestBody, Settings, Trust, Upstream,
 };
 use tollgate_policy::shapes::{self, Server, Workers};
+use tollgate_wire::HeadLines;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -24,7 +25,7 @@ impl Handler for Bare {
         connection: &Connection,
         forwarder: &Forwarder,
     ) -> Response<Body> {
-        match forwarder.forward(&self.0, request, connection).await {
+        match forwarder.forward(&self.0, request, HeadLines::default(), connection).await {
             Ok(response) => response,
             Err(error) => {
                 let mut response = Response::new(Body::from(error.to_string()));

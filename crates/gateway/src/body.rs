@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use tollgate_wire::HeadLines;
 
 use crate::connection::InFlight;
 use crate::forward::{Answered, ForwardError};
@@ -14,6 +15,8 @@ use crate::forward::{Answered, ForwardError};
 /// The body of a response: bytes at hand, or an upstream's as it comes.
 pub struct Body {
     kind: Kind,
+    /// Header lines that were written with it.
+    lines: HeadLines,
     /// The request is in flight until its response has been written.
     in_flight: Option<InFlight>,
 }
@@ -30,7 +33,30 @@ impl Body {
     }
 
     pub(crate) fn upstream(answered: Answered) -> Body {
-        Body { kind: Kind::Upstream(Box::new(answered)), in_flight: None }
+        Body::of(Kind::Upstream(Box::new(answered)))
+    }
+
+    fn of(kind: Kind) -> Body {
+        Body { kind, lines: HeadLines::default(), in_flight: None }
+    }
+
+    /// Adds header lines to the head of the response that this is the body of.
+    #[must_use]
+    pub fn with_lines(mut self, lines: HeadLines) -> Body {
+        self.lines = lines;
+        self
+    }
+
+    pub(crate) fn lines(&self) -> &HeadLines {
+        &self.lines
+    }
+
+    pub(crate) fn take_lines(&mut self) -> HeadLines {
+        std::mem::take(&mut self.lines)
+    }
+
+    pub(crate) fn set_lines(&mut self, lines: HeadLines) {
+        self.lines = lines;
     }
 
     pub(crate) fn keep(&mut self, in_flight: InFlight) {
@@ -40,7 +66,7 @@ impl Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Body {
-        Body { kind: Kind::Bytes(bytes), in_flight: None }
+        Body::of(Kind::Bytes(bytes))
     }
 }
 

@@ -1,26 +1,23 @@
 //! One caller's connection, from the first byte to the last.
 //!
-//! Hyper serves it. Around hyper stands what it does not do: see which protocol is spoken, end connections on which
-//! too little happens, and end all of them when the gateway stops.
+//! Which protocol is spoken is seen by the first bytes. HTTP/1.1 is served by `h1`, HTTP/2 by hyper; around hyper stands what it
+//! does not do: end connections on which too little happens, and end all of them when the gateway stops.
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 
 use http::HeaderValue;
-use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
-use hyper::service::{HttpService, service_fn};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::body::Body;
 use crate::caller::is_trusted;
 use crate::entry::Entry;
+use crate::h1;
 use crate::handler::Handler;
 use crate::stream::{Peer, Stream};
 use crate::ticker::Watch;
@@ -57,10 +54,10 @@ impl Connection {
         &self.address
     }
 
-    /// A request begins.
+    /// A request over HTTP/2 begins.
     pub(crate) fn begin(&self) -> InFlight {
-        self.activity.peer.forget();
         self.activity.in_flight.set(self.activity.in_flight.get() + 1);
+        self.activity.begun.set(self.activity.begun.get().wrapping_add(1));
         InFlight(Rc::clone(&self.activity))
     }
 }
@@ -69,17 +66,16 @@ impl Connection {
 #[derive(Debug)]
 struct Activity {
     in_flight: Cell<usize>,
+    /// Requests so far: one may begin and end between two looks, and the connection was not idle.
+    begun: Cell<usize>,
     peer: Peer,
-    is_http2: bool,
 }
 
 impl Activity {
     fn doing(&self) -> Doing {
         match self.in_flight.get() {
             _ if self.peer.is_deaf() => Doing::Talking,
-            // Frames of HTTP/2 that belong to no request are no half request.
-            0 if self.is_http2 || !self.peer.is_heard() => Doing::Nothing,
-            0 => Doing::Reading,
+            0 => Doing::Nothing,
             _ => Doing::Answering,
         }
     }
@@ -89,8 +85,6 @@ impl Activity {
 enum Doing {
     /// Waiting for a request.
     Nothing,
-    /// In the middle of a request's head.
-    Reading,
     Answering,
     /// Answering somebody who does not read.
     Talking,
@@ -103,7 +97,6 @@ pub(crate) struct InFlight(Rc<Activity>);
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.set(self.0.in_flight.get().saturating_sub(1));
-        self.0.peer.forget();
     }
 }
 
@@ -120,30 +113,25 @@ pub(crate) async fn serve<H: Handler>(
         Some(Err(error)) => return tracing::debug!(%peer, %error, "a connection did not begin"),
         None => return worker.count(|counts| &counts.timeouts),
     };
-    let connection = connection(peer, &worker, (&stream, is_http2));
+    let connection = connection(peer, &worker, &stream);
     let activity = Rc::clone(&connection.activity);
-    let entry = Rc::new(Entry::new(handler, Rc::clone(&worker), connection));
+    let entry = Entry::new(handler, Rc::clone(&worker), connection);
+    if !is_http2 {
+        return h1::serve(stream, &entry, &watch).await;
+    }
+    let entry = Rc::new(entry);
     let service = service_fn(move |request| {
         let entry = Rc::clone(&entry);
-        async move { entry.answer(request).await }
+        async move { entry.answer_http2(request).await }
     });
     let bounds = Bounds { watch, worker: &worker, activity };
-    let ended = if is_http2 {
-        let served = Box::pin(worker.http2().serve_connection(TokioIo::new(stream), service));
-        bounds.serve(served, http2::Connection::graceful_shutdown).await
-    } else {
-        bounds.serve_http1(stream, service).await
-    };
-    if let Err(error) = ended {
+    let served = Box::pin(worker.http2().serve_connection(TokioIo::new(stream), service));
+    if let Err(error) = bounds.serve(served, http2::Connection::graceful_shutdown).await {
         tracing::debug!(%peer, %error, "a connection ended early");
     }
 }
 
-fn connection(
-    peer: SocketAddr,
-    worker: &Worker,
-    (stream, is_http2): (&Stream, bool),
-) -> Connection {
+fn connection(peer: SocketAddr, worker: &Worker, stream: &Stream) -> Connection {
     let address = peer.ip().to_canonical();
     Connection {
         peer,
@@ -151,7 +139,11 @@ fn connection(
         is_from_proxy: is_trusted(address, &worker.settings().trusted_proxies),
         address: HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
-        activity: Rc::new(Activity { in_flight: Cell::new(0), peer: stream.peer(), is_http2 }),
+        activity: Rc::new(Activity {
+            in_flight: Cell::default(),
+            begun: Cell::default(),
+            peer: stream.peer(),
+        }),
     }
 }
 
@@ -182,60 +174,13 @@ struct Bounds<'w> {
     activity: Rc<Activity>,
 }
 
-/// Hyper keeps 16 kB and more for a connection, also for one that only waits. After so long it is taken from hyper,
-/// and given back when the caller has something to say.
-const REST_AFTER: Duration = Duration::from_secs(1);
-
-/// How the polling of a connection ends.
-enum Polled {
-    Ended(hyper::Result<()>),
-    Resting,
-}
-
 impl Bounds<'_> {
     async fn serve<F>(&self, mut served: Pin<Box<F>>, close: fn(Pin<&mut F>)) -> hyper::Result<()>
     where
         F: Future<Output = hyper::Result<()>>,
     {
-        match self.poll(served.as_mut(), close, false).await {
-            Polled::Ended(ended) => ended,
-            Polled::Resting => Ok(()),
-        }
-    }
-
-    async fn serve_http1<S>(&self, stream: Stream, service: S) -> hyper::Result<()>
-    where
-        S: HttpService<Incoming, ResBody = Body, Error = Infallible>,
-    {
-        let (mut stream, mut service) = (stream, service);
-        loop {
-            let served = self.worker.http1().serve_connection(TokioIo::new(stream), service);
-            let mut served = Box::new(served.with_upgrades());
-            let close = http1::UpgradeableConnection::graceful_shutdown;
-            let parts = match self.poll(Pin::new(&mut *served), close, true).await {
-                Polled::Ended(ended) => return ended,
-                Polled::Resting => served.into_parts(),
-            };
-            let Some(parts) = parts else { return Ok(()) };
-            (stream, service) = (parts.io.into_inner(), parts.service);
-            if !self.rest(&mut stream).await {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn poll<F>(
-        &self,
-        mut served: Pin<&mut F>,
-        close: fn(Pin<&mut F>),
-        may_rest: bool,
-    ) -> Polled
-    where
-        F: Future<Output = hyper::Result<()>>,
-    {
-        let may_rest = may_rest && self.worker.limits().idle_timeout > REST_AFTER;
         let mut is_closing = false;
-        let mut doing = Doing::Reading;
+        let (mut doing, mut begun) = (Doing::Talking, self.activity.begun.get());
         std::future::poll_fn(|cx| {
             loop {
                 if !is_closing && self.worker.phase() >= Phase::Closing {
@@ -243,56 +188,34 @@ impl Bounds<'_> {
                     close(served.as_mut());
                 }
                 if let Poll::Ready(ended) = served.as_mut().poll(cx) {
-                    return Poll::Ready(Polled::Ended(ended));
+                    return Poll::Ready(ended);
                 }
-                let now_doing = self.activity.doing();
-                if now_doing != doing {
-                    doing = now_doing;
-                    self.arm(doing, may_rest);
+                let now = (self.activity.doing(), self.activity.begun.get());
+                if now != (doing, begun) {
+                    (doing, begun) = now;
+                    self.arm(doing);
                 }
                 if self.watch.poll(cx).is_pending() {
                     return Poll::Pending;
                 }
                 if is_closing || doing != Doing::Nothing {
                     self.worker.count(|counts| &counts.timeouts);
-                    return Poll::Ready(Polled::Ended(Ok(())));
-                }
-                if may_rest {
-                    return Poll::Ready(Polled::Resting);
+                    return Poll::Ready(Ok(()));
                 }
                 // Hyper says goodbye where the protocol has a word for it; that may take until the next timeout.
                 is_closing = true;
                 close(served.as_mut());
-                self.arm(Doing::Reading, false);
+                self.watch.arm(self.worker.limits().header_timeout);
             }
         })
         .await
     }
 
-    fn arm(&self, doing: Doing, may_rest: bool) {
+    fn arm(&self, doing: Doing) {
         let limits = self.worker.limits();
         match doing {
-            Doing::Nothing if may_rest => self.watch.arm(REST_AFTER),
             Doing::Nothing | Doing::Talking => self.watch.arm(limits.idle_timeout),
-            Doing::Reading => self.watch.arm(limits.header_timeout),
             Doing::Answering => self.watch.disarm(),
         }
-    }
-
-    /// Waits for the next request. `false` if there will be none.
-    async fn rest(&self, stream: &mut Stream) -> bool {
-        self.watch.arm(self.worker.limits().idle_timeout.saturating_sub(REST_AFTER));
-        let is_awake = std::future::poll_fn(|cx| {
-            if let Poll::Ready(woken) = stream.poll_wake(cx) {
-                return Poll::Ready(woken.unwrap_or(false));
-            }
-            if self.worker.phase() >= Phase::Closing || self.watch.poll(cx).is_ready() {
-                return Poll::Ready(false);
-            }
-            Poll::Pending
-        })
-        .await;
-        self.watch.arm(self.worker.limits().header_timeout);
-        is_awake
     }
 }

@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use http::header::{CONNECTION, HeaderValue};
-use http::{Request, StatusCode, Version};
+use http::{Request, Response};
 use hyper::body::Incoming;
 
-use crate::body::Answer;
+use crate::body::{Answer, Body};
 use crate::connection::Connection;
-use crate::fault;
+use crate::fault::{self, Fault};
 use crate::handler::Handler;
 use crate::request_body::RequestBody;
 use crate::worker::{Phase, Worker};
@@ -25,23 +24,34 @@ impl<H: Handler> Entry<H> {
         Entry { handler, worker, connection }
     }
 
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    pub(crate) fn worker(&self) -> &Rc<Worker> {
+        &self.worker
+    }
+
+    /// What a request over HTTP/2 is answered with.
+    pub(crate) async fn answer_http2(&self, request: Request<Incoming>) -> Answer {
         let in_flight = self.connection.begin();
-        let is_http2 = request.version() == Version::HTTP_2;
-        let (mut response, is_last) = match fault::of_head(&request, &self.worker.limits()) {
-            Ok(()) => {
-                let request = request.map(|incoming| RequestBody::new(incoming, &self.worker));
-                let forwarder = self.worker.forwarder();
-                (self.handler.handle(request, &self.connection, forwarder).await, false)
-            }
-            Err(fault) => (self.handler.refuse(fault), true),
-        };
-        // Said while it is still answered, this keeps a caller from sending its next request to nobody.
-        let is_last = is_last || self.worker.phase() >= Phase::Draining;
-        if is_last && !is_http2 && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
+        let request = request.map(|incoming| RequestBody::http2(incoming, &self.worker));
+        let (mut response, _) = self.answer(request).await;
+        let lines = response.body_mut().take_lines();
+        lines.put(response.headers_mut());
         response.body_mut().keep(in_flight);
         Ok(response)
+    }
+
+    /// What a request is answered with, and whether it is the last on its connection: said while it is still answered, that
+    /// keeps a caller from sending its next request to nobody.
+    pub(crate) async fn answer(&self, request: Request<RequestBody>) -> (Response<Body>, bool) {
+        if let Err(fault) = fault::of_head(&request, &self.worker.limits()) {
+            return (self.handler.refuse(fault), true);
+        }
+        let forwarder = self.worker.forwarder();
+        let response = self.handler.handle(request, &self.connection, forwarder).await;
+        (response, self.worker.phase() >= Phase::Draining)
+    }
+
+    /// What is answered to what is no request.
+    pub(crate) fn refuse(&self, fault: Fault) -> Response<Body> {
+        self.handler.refuse(fault)
     }
 }

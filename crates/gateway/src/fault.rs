@@ -1,8 +1,7 @@
 //! Requests that are no proper HTTP, or break a cap.
 //!
-//! Hyper refuses much by itself, with 400 or 431 and no body, before there is a request: control characters, folded
-//! headers, signed or differing lengths, a transfer coding that does not end in `chunked`. What is listed here it
-//! lets through, and two programs may read it in two ways.
+//! What two programs may read in two ways is refused. Over HTTP/1.1 much of it is found while the head is parsed; what
+//! can be seen of a parsed head is looked for here, for both protocols.
 
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, StatusCode, Version};
@@ -21,6 +20,14 @@ pub enum Fault {
     Host,
     /// HTTP/2 with a `Host` that is not its `:authority`.
     Authority,
+    /// No HTTP/1.1 at all.
+    Malformed,
+    /// A head larger than allowed.
+    LargeHead,
+    /// A `Content-Length` that is no number, or several.
+    Length,
+    /// Transfer codings that do not end in `chunked`, or over HTTP/1.0.
+    Coding,
     /// A transfer coding other than `chunked`.
     TransferCoding,
     /// `Content-Length` beside `Transfer-Encoding`.
@@ -40,11 +47,15 @@ impl Fault {
             Fault::Connect => StatusCode::METHOD_NOT_ALLOWED,
             Fault::TransferCoding => StatusCode::NOT_IMPLEMENTED,
             Fault::Expectation => StatusCode::EXPECTATION_FAILED,
-            Fault::ManyHeaders => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Fault::ManyHeaders | Fault::LargeHead => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Fault::LargeBody => StatusCode::PAYLOAD_TOO_LARGE,
-            Fault::Target | Fault::Host | Fault::Authority | Fault::TwoLengths => {
-                StatusCode::BAD_REQUEST
-            }
+            Fault::Malformed
+            | Fault::Length
+            | Fault::Coding
+            | Fault::Target
+            | Fault::Host
+            | Fault::Authority
+            | Fault::TwoLengths => StatusCode::BAD_REQUEST,
         }
     }
 
@@ -57,6 +68,10 @@ impl Fault {
                 "a request over HTTP/1.1 needs one Host header: a host, and perhaps a port"
             }
             Fault::Authority => "the Host header must be the same as :authority, or be left out",
+            Fault::Malformed => "the request is no proper HTTP/1.1",
+            Fault::LargeHead => "the request's headers are larger than allowed",
+            Fault::Length => "Content-Length must be one whole number",
+            Fault::Coding => "a transfer coding must end in chunked, and needs HTTP/1.1",
             Fault::TransferCoding => "the only transfer coding served here is chunked",
             Fault::TwoLengths => "send Content-Length or Transfer-Encoding, not both",
             Fault::Expectation => "the only expectation served here is 100-continue",

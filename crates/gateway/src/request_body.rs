@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::h1::Wire;
 use crate::ticker::Watch;
 use crate::worker::Worker;
 
@@ -17,12 +18,49 @@ use crate::worker::Worker;
 pub struct RequestBody(Option<Box<Streamed>>);
 
 struct Streamed {
-    incoming: Incoming,
+    source: Source,
     /// Bytes that may still come; `None` if there is no cap.
     left: Option<u64>,
     /// Armed while we wait for the caller.
     watch: Option<Watch>,
     worker: Rc<Worker>,
+}
+
+/// Where it comes from.
+enum Source {
+    Http1(Rc<Wire>),
+    Http2(Incoming),
+}
+
+impl Source {
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Source::Http1(wire) => wire.body_left() == Some(0),
+            Source::Http2(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Source::Http1(wire) => {
+                wire.body_left().map_or_else(SizeHint::new, SizeHint::with_exact)
+            }
+            Source::Http2(incoming) => incoming.size_hint(),
+        }
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        match self {
+            Source::Http1(wire) => wire.poll_body(cx),
+            Source::Http2(incoming) => {
+                let broken = |error: hyper::Error| RequestBodyError::Caller(error.into());
+                Pin::new(incoming).poll_frame(cx).map(|frame| Some(frame?.map_err(broken)))
+            }
+        }
+    }
 }
 
 impl RequestBody {
@@ -31,14 +69,22 @@ impl RequestBody {
         RequestBody(None)
     }
 
-    pub(crate) fn new(incoming: Incoming, worker: &Rc<Worker>) -> RequestBody {
+    pub(crate) fn http2(incoming: Incoming, worker: &Rc<Worker>) -> RequestBody {
         if incoming.is_end_stream() {
             return RequestBody::empty();
         }
+        RequestBody::of(Source::Http2(incoming), worker)
+    }
+
+    pub(crate) fn http1(wire: &Rc<Wire>, worker: &Rc<Worker>) -> RequestBody {
+        RequestBody::of(Source::Http1(Rc::clone(wire)), worker)
+    }
+
+    fn of(source: Source, worker: &Rc<Worker>) -> RequestBody {
         let cap = worker.limits().body_bytes;
         let left = (cap > 0).then_some(cap);
         let worker = Rc::clone(worker);
-        RequestBody(Some(Box::new(Streamed { incoming, left, watch: None, worker })))
+        RequestBody(Some(Box::new(Streamed { source, left, watch: None, worker })))
     }
 }
 
@@ -47,7 +93,7 @@ impl Streamed {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+        let Poll::Ready(frame) = self.source.poll_frame(cx) else {
             return self.wait(cx).map(|()| Some(Err(RequestBodyError::TooSlow)));
         };
         if let Some(watch) = &self.watch {
@@ -55,7 +101,7 @@ impl Streamed {
         }
         Poll::Ready(match frame {
             None => None,
-            Some(Err(error)) => Some(Err(RequestBodyError::Caller(error))),
+            Some(Err(error)) => Some(Err(error)),
             Some(Ok(frame)) => Some(self.count(frame)),
         })
     }
@@ -94,13 +140,13 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|streamed| streamed.incoming.is_end_stream())
+        self.0.as_ref().is_none_or(|streamed| streamed.source.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             None => SizeHint::with_exact(0),
-            Some(streamed) => streamed.incoming.size_hint(),
+            Some(streamed) => streamed.source.size_hint(),
         }
     }
 }
@@ -120,7 +166,7 @@ pub enum RequestBodyError {
     /// Nothing more of it came in time.
     TooSlow,
     /// The caller broke it off.
-    Caller(hyper::Error),
+    Caller(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl fmt::Display for RequestBodyError {
@@ -136,7 +182,7 @@ impl fmt::Display for RequestBodyError {
 impl std::error::Error for RequestBodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            RequestBodyError::Caller(error) => Some(error),
+            RequestBodyError::Caller(error) => Some(&**error),
             _ => None,
         }
     }

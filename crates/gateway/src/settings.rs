@@ -57,6 +57,11 @@ impl Settings {
 }
 
 impl Limits {
+    /// Bytes of the largest head. Without a limit there is one too: what is read has to be kept.
+    pub(crate) fn largest_head(&self) -> usize {
+        if self.header_bytes > 0 { self.header_bytes } else { 1024 * 1024 }
+    }
+
     fn new(caps: &Caps) -> Limits {
         Limits {
             connections: size(caps.connections),

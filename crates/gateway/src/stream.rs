@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
@@ -19,7 +20,7 @@ pub(crate) struct Stream {
     wire: Wire,
     peer: Peer,
     /// Bytes that were read to see which protocol this is, and come first.
-    rewound: Option<Rewound>,
+    rewound: Bytes,
 }
 
 #[derive(Debug)]
@@ -34,28 +35,13 @@ pub(crate) struct Peer(Arc<Signals>);
 
 #[derive(Debug, Default)]
 struct Signals {
-    /// A byte came since somebody last asked.
-    is_heard: AtomicBool,
     /// It does not take what we write.
     is_deaf: AtomicBool,
 }
 
 impl Peer {
-    pub(crate) fn is_heard(&self) -> bool {
-        self.0.is_heard.load(Relaxed)
-    }
-
     pub(crate) fn is_deaf(&self) -> bool {
         self.0.is_deaf.load(Relaxed)
-    }
-
-    /// Asks anew whether a byte came.
-    pub(crate) fn forget(&self) {
-        self.0.is_heard.store(false, Relaxed);
-    }
-
-    fn hear(&self) {
-        self.0.is_heard.store(true, Relaxed);
     }
 
     fn written(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -74,7 +60,7 @@ impl Stream {
     }
 
     fn new(wire: Wire) -> Stream {
-        Stream { wire, peer: Peer::default(), rewound: None }
+        Stream { wire, peer: Peer::default(), rewound: Bytes::new() }
     }
 
     pub(crate) fn peer(&self) -> Peer {
@@ -95,35 +81,37 @@ impl Stream {
 
     /// Reads as much as it takes to see whether the peer speaks HTTP/2; nothing is lost.
     pub(crate) async fn is_http2(&mut self) -> io::Result<bool> {
-        let mut seen = Rewound::default();
+        let mut bytes = [0; PREFACE.len()];
+        let mut end = 0;
         let speaks = loop {
-            let before = seen.end;
-            poll_fn(|cx| self.poll_more(cx, &mut seen)).await?;
-            if seen.end == before || !PREFACE.starts_with(&seen.bytes[..seen.end]) {
+            let before = end;
+            poll_fn(|cx| {
+                let mut buffer = ReadBuf::new(&mut bytes[before..]);
+                ready!(Pin::new(&mut *self).poll_read(cx, &mut buffer))?;
+                end = before + buffer.filled().len();
+                Poll::Ready(Ok::<_, io::Error>(()))
+            })
+            .await?;
+            if end == before || !PREFACE.starts_with(&bytes[..end]) {
                 break false;
             }
-            if seen.end == PREFACE.len() {
+            if end == PREFACE.len() {
                 break true;
             }
         };
-        self.rewound = Some(seen);
+        self.rewound = Bytes::copy_from_slice(&bytes[..end]);
         Ok(speaks)
     }
 
-    /// Waits for the peer to say something, with next to no memory; nothing is lost. `false` at the end.
-    pub(crate) fn poll_wake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let mut seen = Rewound::default();
-        ready!(self.poll_more(cx, &mut seen))?;
-        let is_awake = seen.end > 0;
-        self.rewound = is_awake.then_some(seen);
-        Poll::Ready(Ok(is_awake))
+    /// The same, and these bytes come first.
+    pub(crate) fn rewind(mut self, bytes: Bytes) -> Stream {
+        self.rewound = bytes;
+        self
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>, seen: &mut Rewound) -> Poll<io::Result<()>> {
-        let mut buffer = ReadBuf::new(&mut seen.bytes[seen.end..]);
-        ready!(Pin::new(self).poll_read(cx, &mut buffer))?;
-        seen.end += buffer.filled().len();
-        Poll::Ready(Ok(()))
+    /// Whether bytes were read that come again.
+    pub(crate) fn is_rewound(&self) -> bool {
+        !self.rewound.is_empty()
     }
 }
 
@@ -137,13 +125,6 @@ thread_local! {
 /// What an HTTP/2 client says first (RFC 9113, 3.4).
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-#[derive(Debug, Default)]
-struct Rewound {
-    bytes: [u8; PREFACE.len()],
-    begin: usize,
-    end: usize,
-}
-
 impl AsyncRead for Stream {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -151,27 +132,17 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if let Some(rewound) = &mut this.rewound {
-            let some = buffer.remaining().min(rewound.end - rewound.begin);
-            buffer.put_slice(&rewound.bytes[rewound.begin..rewound.begin + some]);
-            rewound.begin += some;
-            if rewound.begin == rewound.end {
-                this.rewound = None;
-            }
+        if !this.rewound.is_empty() {
+            let some = buffer.remaining().min(this.rewound.len());
+            buffer.put_slice(&this.rewound.split_to(some));
             if some > 0 {
-                this.peer.hear();
                 return Poll::Ready(Ok(()));
             }
         }
-        let before = buffer.filled().len();
-        let polled = match &mut this.wire {
+        match &mut this.wire {
             Wire::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
             Wire::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buffer),
-        };
-        if buffer.filled().len() > before {
-            this.peer.hear();
         }
-        polled
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::LocalRuntime;
@@ -22,8 +22,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::connection;
 use crate::counts::Counts;
+use crate::date::Date;
 use crate::forward::Forwarder;
 use crate::handler::Handler;
+use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
 use crate::listen::ignore_newcomers;
 use crate::panics::Guarded;
 use crate::presence::Presence;
@@ -42,6 +44,9 @@ pub(crate) struct Worker {
     forwarder: Forwarder,
     presence: Presence,
     phase: Cell<Phase>,
+    date: Date,
+    /// What heads are written into; whoever sends one at once gives it back.
+    buffer: RefCell<Vec<u8>>,
 }
 
 /// How near a worker is to its end.
@@ -67,17 +72,13 @@ const BREATH: Duration = Duration::from_millis(50);
 /// Between two ticks of a handler: what it gathers may be lost with the process, and no more than a tenth of a second of it.
 const HANDLER_TICK: Duration = Duration::from_millis(50);
 
-/// For an HTTP/1.1 connection: enough for the largest head, and little for each of many.
+/// The largest buffer that is kept for the next head.
 const BUFFER: usize = 64 * 1024;
 
 /// HTTP/2: what one connection may have going on at once. Each of the floods that were found in the field breaks
 /// one of these or a bound that hyper sets by itself, and ends its connection.
 const STREAMS: u32 = 128;
 const RESETS: usize = 32;
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
-const PING_AFTER: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Worker {
     pub(crate) fn settings(&self) -> Arc<Settings> {
@@ -94,6 +95,24 @@ impl Worker {
         if !Arc::ptr_eq(&latest, &self.settings.borrow()) {
             self.limits.set(latest.limits);
             self.settings.replace(Arc::clone(&latest));
+        }
+    }
+
+    /// Writes what the `Date` header says now.
+    pub(crate) fn write_date(&self, output: &mut Vec<u8>) {
+        self.date.write(output);
+    }
+
+    /// A buffer to write a head into.
+    pub(crate) fn take_buffer(&self) -> Vec<u8> {
+        self.buffer.take()
+    }
+
+    /// Gives it back, unless it has grown large.
+    pub(crate) fn put_buffer(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= BUFFER {
+            buffer.clear();
+            self.buffer.replace(buffer);
         }
     }
 
@@ -117,22 +136,6 @@ impl Worker {
         let settings = self.settings.borrow();
         let certificates = settings.certificates.as_ref()?;
         Some(TlsAcceptor::from(Arc::clone(certificates.config())))
-    }
-
-    pub(crate) fn http1(&self) -> http1::Builder {
-        let limits = self.limits();
-        let mut builder = http1::Builder::new();
-        // Connections are bounded in time by their watch, which costs less than hyper's timer a request.
-        builder.header_read_timeout(None);
-        builder.max_buf_size(BUFFER.max(limits.header_bytes));
-        if limits.header_bytes > 0 {
-            builder.max_header_size(limits.header_bytes);
-        }
-        // Hyper has room for a hundred without asking, and clears more room than is used for another number.
-        if limits.headers != 100 {
-            builder.max_headers(if limits.headers > 0 { limits.headers } else { 65_536 });
-        }
-        builder
     }
 
     pub(crate) fn http2(self: &Rc<Worker>) -> http2::Builder<Tasks> {
@@ -190,12 +193,15 @@ impl Start {
                 source: self.settings,
                 counts: self.counts,
                 phase: Cell::new(Phase::Running),
+                date: Date::default(),
+                buffer: RefCell::default(),
             });
             let ticking = Rc::clone(&worker);
             tokio::task::spawn_local(async move {
                 let tick = || {
                     ticking.forwarder.sweep();
                     ticking.refresh();
+                    ticking.date.refresh();
                 };
                 ticking.ticker.run(tick).await;
             });

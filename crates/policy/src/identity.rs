@@ -26,13 +26,15 @@ pub fn counted_address(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Who holds a key inside a tenant: a user, or the key itself where it names none.
+/// Who holds a key inside a tenant: a user, or the key itself where it names none; or who calls without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holder<'a> {
     /// A user by name.
     User(&'a str),
     /// A key by its id.
     Key(&'a str),
+    /// Nobody with a key, at this address.
+    Address(IpAddr),
 }
 
 /// Who one request is counted as, in each scope.
@@ -52,7 +54,13 @@ impl Policy {
     /// The name of the counter that a caller is charged to under a limit:
     /// `<prefix>:ratelimit:<scope>:<limit>/<identifier>:<window>`.
     pub fn counter_key(&self, limit: &PlacedLimit, caller: &Caller<'_>) -> String {
-        let mut key = format!("{}:ratelimit:", self.settings().redis.prefix);
+        let name = self.counter_name(limit, caller);
+        format!("{}:ratelimit:{name}", self.settings().redis.prefix)
+    }
+
+    /// The same without what all begin with, which may be another in another file: `<scope>:<limit>/<identifier>:<window>`.
+    pub fn counter_name(&self, limit: &PlacedLimit, caller: &Caller<'_>) -> String {
+        let mut key = String::new();
         escape(&mut key, limit.counter());
         key.push('/');
         match (limit.counted(), caller.holder) {
@@ -72,16 +80,25 @@ impl Policy {
                 key.push_str(":key:");
                 escape(&mut key, id);
             }
-            (Counted::Ip, _) => match caller.ip.map(counted_address) {
-                Some(IpAddr::V6(network)) => key.push_str(&format!("{network}/64")),
-                Some(v4) => key.push_str(&v4.to_string()),
-                None => key.push_str("<ip>"),
-            },
+            (Counted::User, Holder::Address(address)) => {
+                escape(&mut key, caller.tenant);
+                key.push_str(":ip:");
+                push_address(&mut key, Some(address));
+            }
+            (Counted::Ip, _) => push_address(&mut key, caller.ip),
             (Counted::Route, _) => escape(&mut key, caller.route.unwrap_or("<route>")),
         }
         key.push(':');
         key.push_str(limit.limit().span().name());
         key
+    }
+}
+
+fn push_address(key: &mut String, address: Option<IpAddr>) {
+    match address.map(counted_address) {
+        Some(IpAddr::V6(network)) => key.push_str(&format!("{network}/64")),
+        Some(v4) => key.push_str(&v4.to_string()),
+        None => key.push_str("<ip>"),
     }
 }
 

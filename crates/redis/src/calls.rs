@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::Unavailable;
+use crate::latencies::Latencies;
 use crate::link::{Link, is_down};
 use crate::scripts::Script;
 use crate::settings::Settings;
@@ -61,6 +62,7 @@ pub(crate) struct Health {
     came_up: Notify,
     /// How often the breaker has opened.
     opened: AtomicU64,
+    took: Latencies,
 }
 
 impl Calls {
@@ -105,6 +107,16 @@ impl Calls {
         }
     }
 
+    /// Waits until it is closed the next time.
+    pub(crate) async fn comes_up(&self) {
+        self.health.came_up.notified().await;
+    }
+
+    /// How long calls took.
+    pub(crate) fn latencies(&self) -> &Latencies {
+        &self.health.took
+    }
+
     /// How often it has opened.
     pub(crate) fn opened(&self) -> u64 {
         self.health.opened.load(Relaxed)
@@ -120,7 +132,7 @@ async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Ar
                 pause = PAUSE;
                 health.is_up.store(true, Relaxed);
                 health.came_up.notify_waiters();
-                let ended = serve(&settings, &link, &mut waiting).await;
+                let ended = serve(&settings, (&link, &health.took), &mut waiting).await;
                 health.is_up.store(false, Relaxed);
                 let Err(why) = ended else { return };
                 health.opened.fetch_add(1, Relaxed);
@@ -143,7 +155,7 @@ async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Ar
 /// Sends what waits until a failure. `Ok` when nobody can hand in any more.
 async fn serve(
     settings: &Settings,
-    link: &Link,
+    (link, took): (&Link, &Latencies),
     waiting: &mut mpsc::Receiver<Call>,
 ) -> Result<(), Unavailable> {
     let mut on_the_way = FuturesUnordered::new();
@@ -158,7 +170,7 @@ async fn serve(
                 batch.retain(|call| !call.reply.is_closed());
                 if let Some(oldest) = batch.first() {
                     let deadline = oldest.since + settings.timeout;
-                    on_the_way.push(send(link, batch, deadline));
+                    on_the_way.push(send((link, took), batch, deadline));
                 }
             }
         }
@@ -167,14 +179,22 @@ async fn serve(
 }
 
 /// Sends a pipeline and hands out its answers. `Err` if the server as a whole is of no use.
-async fn send(link: &Link, batch: Vec<Call>, deadline: Instant) -> Result<(), Unavailable> {
+async fn send(
+    (link, took): (&Link, &Latencies),
+    batch: Vec<Call>,
+    deadline: Instant,
+) -> Result<(), Unavailable> {
+    let since: Vec<Instant> = batch.iter().map(|call| call.since).collect();
     let mut pipeline = Pipeline::with_capacity(batch.len());
     let mut waiting = Vec::with_capacity(batch.len());
     for Call { cmd, script, reply, .. } in batch {
         pipeline.add_command(cmd);
         waiting.push((script, reply));
     }
-    let answers = match in_time(link, &pipeline, deadline).await {
+    let answered = in_time(link, &pipeline, deadline).await;
+    let now = Instant::now();
+    since.iter().for_each(|since| took.note(now.saturating_duration_since(*since)));
+    let answers = match answered {
         Ok(answers) => answers,
         Err(why) => {
             for (_, reply) in waiting {
@@ -223,7 +243,7 @@ async fn in_time(
 
 /// An error as callers see it, and whether the server as a whole is of no use.
 #[allow(clippy::needless_pass_by_value, reason = "stands in map_err")]
-fn told(error: RedisError) -> (Unavailable, bool) {
+pub(crate) fn told(error: RedisError) -> (Unavailable, bool) {
     let (why, is_down) = (error.to_string(), is_down(&error));
     match error.kind() {
         ErrorKind::Server(_) | ErrorKind::Extension => (Unavailable::Refused(why), is_down),
@@ -231,12 +251,12 @@ fn told(error: RedisError) -> (Unavailable, bool) {
     }
 }
 
-fn is_unknown_script(error: &RedisError) -> bool {
+pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(redis::ServerErrorKind::NoScript)
 }
 
 /// The same call with the script itself in place of its name.
-fn whole(cmd: &Cmd, script: &Script) -> Cmd {
+pub(crate) fn whole(cmd: &Cmd, script: &Script) -> Cmd {
     let mut whole = redis::cmd("EVAL");
     whole.arg(&script.body);
     for arg in cmd.args_iter().skip(2) {

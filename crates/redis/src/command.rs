@@ -181,7 +181,7 @@ pub(crate) fn read_settled(value: &Value) -> Option<Result<Settled, i64>> {
     }
 }
 
-fn evalsha<'k>(script: &Script, keys: impl Iterator<Item = &'k str> + Clone) -> Cmd {
+pub(crate) fn evalsha<'k>(script: &Script, keys: impl Iterator<Item = &'k str> + Clone) -> Cmd {
     let mut cmd = redis::cmd("EVALSHA");
     cmd.arg(&script.sha).arg(keys.clone().count());
     for key in keys {

@@ -8,6 +8,8 @@ use std::fmt;
 pub enum Unavailable {
     /// It failed a moment ago and is being probed; nothing was sent.
     Open,
+    /// There is no connection to it; nothing was sent.
+    Unreachable(String),
     /// More calls wait for it than may; nothing was sent.
     Overloaded,
     /// It did not answer in time. What was asked may have been done.
@@ -33,6 +35,7 @@ impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unavailable::Open => write!(f, "Redis failed a moment ago and has not come back yet"),
+            Unavailable::Unreachable(why) => write!(f, "there is no connection to Redis: {why}"),
             Unavailable::Overloaded => write!(f, "too many calls wait for Redis"),
             Unavailable::TimedOut => write!(f, "Redis did not answer in time"),
             Unavailable::Lost(why) => write!(f, "the connection to Redis broke: {why}"),

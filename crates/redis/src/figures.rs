@@ -4,9 +4,7 @@
 //! capacities that [`Limit`] allows, by splitting spans and products; only one thing is out of their range: a bucket
 //! that takes so long to refill that its moments are no exact numbers of microseconds.
 
-use std::fmt;
-use std::time::Duration;
-
+use tollgate_core::remote::{OutOfRange, supports};
 use tollgate_core::{Form, Kind, Limit};
 
 /// A limit that Redis can count, with its figures ready to be sent.
@@ -38,54 +36,10 @@ pub(crate) enum Shape {
     Quota,
 }
 
-/// The longest that a bucket may take to be full again: a century.
-const MAX_REFILL: Duration = Duration::from_secs(100 * 366 * 86_400);
-
-/// A bucket that is too slow for its size to be counted in Redis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutOfRange {
-    kind: Kind,
-    capacity: u64,
-    rate: String,
-    most: u64,
-}
-
-impl fmt::Display for OutOfRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OutOfRange { kind, capacity, rate, most } = self;
-        write!(
-            f,
-            "a {} with a capacity of {capacity} would take more than 100 years to refill at {rate}, which Redis \
-             cannot count exactly: write a capacity of at most {most}, or `consistency: local`",
-            kind.name()
-        )
-    }
-}
-
-impl std::error::Error for OutOfRange {}
-
-/// Whether Redis can count a limit exactly as [`Limit`] itself does, and if not, why.
-///
-/// ```
-/// use tollgate_core::{Limit, Rate};
-///
-/// # fn main() -> Result<(), tollgate_core::LimitError> {
-/// let fine = Limit::token_bucket(Rate::per_second(1_000_000_000)).burst(1 << 53).build()?;
-/// assert!(tollgate_redis::supports(&fine).is_ok());
-///
-/// let slow = Limit::token_bucket(Rate::per_day(1)).burst(1_000_000).build()?;
-/// let why = tollgate_redis::supports(&slow).unwrap_err().to_string();
-/// assert!(why.ends_with("write a capacity of at most 36600, or `consistency: local`"));
-/// # Ok(())
-/// # }
-/// ```
-pub fn supports(limit: &Limit) -> Result<(), OutOfRange> {
-    Figures::of(limit).map(drop)
-}
-
 impl Figures {
     /// Prepares a limit.
     pub fn of(limit: &Limit) -> Result<Figures, OutOfRange> {
+        supports(limit)?;
         let name = limit.kind().name();
         let capacity = limit.capacity();
         let Some(rate) = limit.rate() else {
@@ -116,12 +70,6 @@ impl Figures {
                 let (per_us, per_token) = (rate.tokens() / divisor, window / divisor);
                 let refill =
                     (u128::from(capacity) * u128::from(per_token)).div_ceil(u128::from(per_us));
-                if refill > MAX_REFILL.as_micros() {
-                    let most = MAX_REFILL.as_micros() * u128::from(per_us) / u128::from(per_token);
-                    let most = u64::try_from(most).unwrap_or(u64::MAX);
-                    let rate = rate.to_string();
-                    return Err(OutOfRange { kind: limit.kind(), capacity, rate, most });
-                }
                 let paced = is_paced(limit);
                 let name = if paced { "paced_leaky_bucket" } else { name };
                 Ok(Figures {

@@ -43,6 +43,14 @@ pub enum News {
 }
 
 impl News {
+    /// What others have consumed, where that is known.
+    pub(crate) fn others(self) -> u64 {
+        match self {
+            News::Others(consumed) => consumed,
+            News::Left(_) => 0,
+        }
+    }
+
     /// How much to charge to a counter of which `remaining` is left.
     pub fn charge(self, remaining: u64) -> u64 {
         match self {

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value,
 };
@@ -26,7 +26,16 @@ pub(crate) enum Link {
 impl Link {
     /// Connects, and sees that the server answers and has the scripts.
     pub(crate) async fn connect(settings: &Settings) -> RedisResult<Link> {
-        let mut link = match settings.mode {
+        let mut link = Link::open(settings).await?;
+        for script in SCRIPTS.all() {
+            link.call(redis::cmd("SCRIPT").arg("LOAD").arg(&script.body)).await?;
+        }
+        Ok(link)
+    }
+
+    /// Connects, and nothing else.
+    pub(crate) async fn open(settings: &Settings) -> RedisResult<Link> {
+        Ok(match settings.mode {
             Mode::Single => {
                 let client = Client::open(settings.info.clone())?;
                 Link::Server(client.get_multiplexed_async_connection_with_config(&config()).await?)
@@ -41,11 +50,7 @@ impl Link {
                     .build()?;
                 Link::Cluster(client.get_async_connection().await?)
             }
-        };
-        for script in SCRIPTS.all() {
-            link.call(redis::cmd("SCRIPT").arg("LOAD").arg(&script.body)).await?;
-        }
-        Ok(link)
+        })
     }
 
     async fn call(&mut self, cmd: &Cmd) -> RedisResult<Value> {
@@ -96,6 +101,11 @@ fn config() -> AsyncConnectionConfig {
 }
 
 async fn by_sentinel(settings: &Settings) -> RedisResult<MultiplexedConnection> {
+    sentinel(settings)?.get_async_connection_with_config(&config()).await
+}
+
+/// Who knows which server is the primary.
+pub(crate) fn sentinel(settings: &Settings) -> RedisResult<SentinelClient> {
     let mut builder = SentinelClientBuilder::new(
         [settings.info.addr().clone()],
         settings.master.clone(),
@@ -109,7 +119,7 @@ async fn by_sentinel(settings: &Settings) -> RedisResult<MultiplexedConnection> 
     if let Some(password) = redis.password() {
         builder = builder.set_client_to_redis_password(password);
     }
-    builder.build()?.get_async_connection_with_config(&config()).await
+    builder.build()
 }
 
 /// Whether the server as a whole is of no use now, and not only this call.

@@ -14,7 +14,7 @@ pub(crate) struct Script {
 
 impl Script {
     /// A script of these files in this order.
-    fn of(files: &[&str]) -> Script {
+    pub(crate) fn of(files: &[&str]) -> Script {
         let body = files.join("\n");
         let sha = sha1_smol::Sha1::from(&body).digest().to_string();
         Script { body, sha }
@@ -48,6 +48,7 @@ const TAKE: &str = include_str!("../scripts/take.lua");
 const LEASE: &str = include_str!("../scripts/lease.lua");
 const SYNC: &str = include_str!("../scripts/sync.lua");
 const GIVE_BACK: &str = include_str!("../scripts/give_back.lua");
+const NODES: &str = include_str!("../scripts/nodes.lua");
 
 /// All scripts with one source of time.
 #[derive(Debug)]
@@ -57,6 +58,7 @@ pub(crate) struct Scripts {
     pub(crate) give_back: Script,
     pub(crate) lease: Script,
     pub(crate) sync: Script,
+    pub(crate) nodes: Script,
 }
 
 impl Scripts {
@@ -68,12 +70,14 @@ impl Scripts {
             give_back: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, LOG, GIVE_BACK]),
             lease: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, LEASE]),
             sync: Script::of(&[time, NUMBERS, BUCKET, WINDOWS, SYNC]),
+            nodes: Script::of(&[time, NUMBERS, NODES]),
         }
     }
 
     /// Every script.
-    pub(crate) fn all(&self) -> [&Script; 5] {
-        [&self.take_buckets, &self.take_any, &self.give_back, &self.lease, &self.sync]
+    pub(crate) fn all(&self) -> [&Script; 6] {
+        let Scripts { take_buckets, take_any, give_back, lease, sync, nodes } = self;
+        [take_buckets, take_any, give_back, lease, sync, nodes]
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 /// How Redis is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +74,35 @@ impl Settings {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Settings {
         self.timeout = timeout;
+        self
+    }
+
+    /// The longest that a call waits for it.
+    pub fn longest_wait(&self) -> Duration {
+        self.timeout
+    }
+
+    /// How it is reached.
+    pub fn way(&self) -> Mode {
+        self.mode
+    }
+
+    /// Its host and port.
+    pub fn address(&self) -> String {
+        self.info.addr().to_string()
+    }
+
+    /// Another server with the same credentials, such as the next node of a cluster.
+    #[must_use]
+    pub fn at(mut self, host: &str, port: u16) -> Settings {
+        let host = host.to_owned();
+        let address = match self.info.addr().clone() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        self.info = self.info.set_addr(address);
         self
     }
 

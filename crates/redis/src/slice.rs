@@ -17,6 +17,10 @@ pub(crate) struct Slice {
     until: Instant,
     spent: u64,
     wanted: u64,
+    /// Admitted without a slice, to be paid from the next ones.
+    owed: u64,
+    /// What was left in Redis, and when that is renewed.
+    elsewhere: (u64, Instant),
 }
 
 /// What Redis granted.
@@ -39,7 +43,33 @@ pub(crate) struct Report {
 
 impl Slice {
     pub(crate) fn new(now: Instant) -> Slice {
-        Slice { left: 0, granted: 0, mark: -1, since: now, until: now, spent: 0, wanted: 0 }
+        Slice {
+            left: 0,
+            granted: 0,
+            mark: -1,
+            since: now,
+            until: now,
+            spent: 0,
+            wanted: 0,
+            owed: 0,
+            elsewhere: (0, now),
+        }
+    }
+
+    /// So much was admitted that no slice paid for: the next ones do.
+    pub(crate) fn owe(&mut self, tokens: u64) {
+        self.owed = self.owed.saturating_add(tokens);
+    }
+
+    /// What Redis has left beside the slice, until it is renewed.
+    pub(crate) fn note_elsewhere(&mut self, remaining: u64, renewed_at: Instant) {
+        self.elsewhere = (remaining, renewed_at);
+    }
+
+    /// What this node's callers have left, so far as is known, and how long until all of it is renewed.
+    pub(crate) fn known(&self, limit: u64, now: Instant) -> (u64, Duration) {
+        let all = self.left(now).saturating_add(self.elsewhere.0);
+        (all.min(limit), self.elsewhere.1.saturating_duration_since(now))
     }
 
     /// Spends `cost` if it is there.
@@ -75,7 +105,8 @@ impl Slice {
         let lately = (rate * lifetime.as_secs_f64() / 2.0).ceil() as u64;
         let fresh = 1.0 - (elapsed.as_secs_f64() / lifetime.as_secs_f64()).min(1.0);
         let wanted = (self.wanted as f64 * fresh) as u64;
-        lately.min(self.wanted.saturating_mul(2)).max(wanted).max(least)
+        let wanted = lately.min(self.wanted.saturating_mul(2)).max(wanted).max(least);
+        wanted.saturating_add(self.owed)
     }
 
     /// What to tell of it when asking to hold at most `want`, once: from then on Redis may have another figure than we
@@ -94,14 +125,18 @@ impl Slice {
         let spent_meanwhile = told.unspent.min(want).saturating_sub(self.left);
         // A hundredth less: clocks need not run equally fast.
         let until = asked + grant.lives - grant.lives / 100;
+        let left = grant.holds.saturating_sub(spent_meanwhile);
+        let paid = self.owed.min(left);
         *self = Slice {
-            left: grant.holds.saturating_sub(spent_meanwhile),
+            left: left - paid,
             granted: grant.holds,
             mark: grant.mark,
             since: asked,
             until,
             spent: spent_meanwhile,
             wanted: want,
+            owed: self.owed - paid,
+            elsewhere: self.elsewhere,
         };
     }
 
@@ -179,6 +214,21 @@ mod tests {
         slice.spend(2, now);
         slice.unspend(6, now);
         assert_eq!(slice.left(now), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_owed_is_paid_before_anything_is_spent() {
+        let now = Instant::now();
+        let mut slice = Slice::new(now);
+        slice.owe(15);
+        assert_eq!(slice.demand(1, LIFE, now), 16);
+        slice.begin(grant(10), Report::default(), 16, now);
+        assert!(!slice.spend(1, now));
+        let told = slice.report(10, now);
+        assert_eq!(told, Report { granted: 10, unspent: 0, mark: 7 }, "it counts as spent");
+        slice.begin(grant(10), told, 10, now);
+        assert_eq!(slice.left(now), 5);
+        assert_eq!(slice.demand(1, LIFE, now + LIFE), 1, "nothing is owed any more");
     }
 
     #[tokio::test(start_paused = true)]

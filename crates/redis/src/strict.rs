@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tollgate_engine::{Clock, Decision, SystemClock};
 
 use crate::answer::{Answer, Part};
 use crate::calendar::Calendar;
 use crate::calls::Calls;
 use crate::command::{self, Charge, Purpose, Said, Wanted};
+use crate::latencies::Took;
 use crate::ledger::{Settled, Statement};
-use crate::scripts::SCRIPTS;
+use crate::scripts::{SCRIPTS, Script};
 use crate::settings::{Mode, Settings};
 use crate::slice::Grant;
 use crate::slot::slot;
@@ -46,6 +48,7 @@ struct Shared {
     /// How far the server's clock is ahead of ours, in microseconds: only to guess a quota's period by.
     ahead: AtomicI64,
     is_cluster: bool,
+    runtime: Handle,
 }
 
 impl fmt::Debug for Strict {
@@ -67,6 +70,7 @@ impl Strict {
             clock: SystemClock::new(),
             ahead: AtomicI64::new(0),
             is_cluster,
+            runtime: Handle::current(),
         }))
     }
 
@@ -80,9 +84,33 @@ impl Strict {
         self.0.calls.is_up()
     }
 
+    /// Waits until Redis can be asked again after it could not.
+    pub(crate) async fn comes_up(&self) {
+        self.0.calls.comes_up().await;
+    }
+
     /// How often the circuit breaker has opened.
     pub fn times_opened(&self) -> u64 {
         self.0.calls.opened()
+    }
+
+    /// How long calls took so far.
+    pub fn took(&self) -> Took {
+        self.0.calls.latencies().took()
+    }
+
+    /// The runtime that carries the connection: what is done in the background is done there.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.0.runtime
+    }
+
+    /// Sends a call of a script that is no counter's.
+    pub(crate) async fn ask(
+        &self,
+        cmd: redis::Cmd,
+        script: &'static Script,
+    ) -> Result<redis::Value, Unavailable> {
+        self.0.calls.ask(cmd, Some(script)).await
     }
 
     /// Decides a chain all or nothing.

@@ -22,20 +22,35 @@ use crate::limits::{Limits, Present};
 use crate::passed::{Mark, Passed};
 use crate::verdict::{Outcome, Verdict};
 
-/// What a request asks for. Its numbers are of one policy.
+/// What a request asks for.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    caller: gate::Caller<'static>,
-    route: Option<usize>,
+pub(crate) struct Asked<'a> {
+    caller: gate::Caller<'a>,
+    holder: Holder<'a>,
+    route: Option<&'a RouteInForce>,
     operation: Option<usize>,
     cost: Option<u64>,
     is_tenant_known: bool,
 }
 
+/// The same for one that may have to wait, longer than the request is there to borrow from. Its numbers are of one policy.
+#[derive(Debug)]
+pub(crate) struct Held {
+    caller: gate::Caller<'static>,
+    /// Its user, which counters that are kept elsewhere are called by; else the address.
+    user: Option<Box<str>>,
+    address: IpAddr,
+    route: Option<usize>,
+    operation: Option<usize>,
+    cost: Option<u64>,
+    is_tenant_known: bool,
+    answer: Answer,
+}
+
 /// A request that is decided already, or not yet.
 #[derive(Debug)]
-pub(crate) enum Arrived {
-    Asks(Asked),
+pub(crate) enum Arrived<'a> {
+    Asks(Asked<'a>),
     Decided(Decided),
 }
 
@@ -56,14 +71,14 @@ impl Decided {
     }
 }
 
-impl Arrived {
+impl<'a> Arrived<'a> {
     /// A request at the door.
     pub(crate) fn at<C: Clock>(
         limits: &Limits<C>,
-        present: &Present,
-        (head, caller): (Head<'_>, &Caller<'_>),
+        present: &'a Present,
+        (head, caller): (Head<'_>, &'a Caller<'_>),
         unknown: UnknownTenant,
-    ) -> Arrived {
+    ) -> Arrived<'a> {
         let policy = present.in_force.policy();
         let route = match route(policy, head) {
             Ok(route) => route,
@@ -99,21 +114,21 @@ impl Arrived {
         }
         let address = caller.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let (gate, in_force) = (limits.gate(), &present.in_force);
-        let known = match (found, caller.user.as_deref()) {
-            (Some(tenant), Some(user)) => {
-                gate.caller(in_force, tenant, Holder::User(user), address)
-            }
-            (Some(tenant), None) => gate.anonymous(in_force, tenant, address),
+        let (tenant, holder) = match (found, caller.user.as_deref()) {
+            (Some(tenant), Some(user)) => (tenant, Holder::User(user)),
+            (Some(tenant), None) => (tenant, Holder::Address(address)),
             // Every tree has this tenant, declared or not.
             (None, _) => {
                 let anonymous = policy.tenants().number(ANONYMOUS).unwrap_or_default();
-                gate.anonymous(in_force, anonymous, address)
+                (anonymous, Holder::Address(address))
             }
         };
+        let known = gate.caller(in_force, tenant, holder, address);
         let plan = caller.plan.as_deref().filter(|_| is_tenant_known);
         Arrived::Asks(Asked {
             caller: known.with_plan(plan.and_then(|name| policy.plan(name))),
-            route: route.map(RouteInForce::number),
+            holder,
+            route,
             operation: caller.operation.as_deref().and_then(|name| policy.operation(name)),
             cost: caller.cost,
             is_tenant_known,
@@ -121,44 +136,70 @@ impl Arrived {
     }
 }
 
-impl Asked {
+impl<'a> Asked<'a> {
     /// Decides it at once. Only for a policy under which nobody waits.
     pub(crate) fn decide<C: Clock>(
         &self,
         limits: &Limits<C>,
-        present: &Present,
+        present: &'a Present,
         head: Head<'_>,
     ) -> Decided {
+        let work = work(self.route, self.operation, self.cost);
+        let passage = limits.gate().decide(&present.in_force, &self.caller, work);
+        Told { present, is_tenant_known: self.is_tenant_known }.of(&passage, || Answer::to(head))
+    }
+
+    /// Keeps it beyond the request.
+    pub(crate) fn hold(self, head: Head<'_>) -> Held {
+        let user = match self.holder {
+            Holder::User(user) => Some(user.into()),
+            Holder::Key(_) | Holder::Address(_) => None,
+        };
+        Held {
+            user,
+            address: self.caller.address(),
+            caller: self.caller.unnamed(),
+            route: self.route.map(RouteInForce::number),
+            operation: self.operation,
+            cost: self.cost,
+            is_tenant_known: self.is_tenant_known,
+            answer: Answer::to(head),
+        }
+    }
+}
+
+impl Held {
+    /// Decides it, waiting in line where the strategy is `queue`, and for counters that are kept elsewhere.
+    pub(crate) async fn pass<C: Clock>(self, limits: Limits<C>, present: Arc<Present>) -> Decided {
         let in_force = &*present.in_force;
-        let work = self.work(in_force.policy());
-        let passage = limits.gate().decide(in_force, &self.caller, work);
-        self.decided(&passage, present, || Answer::to(head))
+        let route = self.route.map(|number| &in_force.policy().routes()[number]);
+        let work = work(route, self.operation, self.cost);
+        let holder = self.user.as_deref().map_or(Holder::Address(self.address), Holder::User);
+        let passage = limits.gate().pass(in_force, &self.caller.named(holder), work).await;
+        let told = Told { present: &present, is_tenant_known: self.is_tenant_known };
+        told.of(&passage, || self.answer)
     }
+}
 
-    /// Decides it, waiting in line where the strategy is `queue`.
-    pub(crate) async fn pass<C: Clock>(
-        self,
-        limits: Limits<C>,
-        present: Arc<Present>,
-        answer: Answer,
-    ) -> Decided {
-        let in_force = &*present.in_force;
-        let work = self.work(in_force.policy());
-        let passage = limits.gate().pass(in_force, &self.caller, work).await;
-        self.decided(&passage, &present, || answer)
-    }
+/// What a program states goes before the route's.
+fn work(route: Option<&RouteInForce>, operation: Option<usize>, cost: Option<u64>) -> Work<'_> {
+    route.map(Work::on).unwrap_or_default().stating(operation, cost)
+}
 
-    fn work<'p>(&self, policy: &'p Policy) -> Work<'p> {
-        let route = self.route.map(|number| &policy.routes()[number]);
-        route.map(Work::on).unwrap_or_default().stating(self.operation, self.cost)
-    }
+/// Turns what became of a request at the gate into what is told of it.
+struct Told<'p> {
+    present: &'p Present,
+    is_tenant_known: bool,
+}
 
-    fn decided(
-        &self,
-        passage: &Passage<'_>,
-        present: &Present,
-        answer: impl FnOnce() -> Answer,
-    ) -> Decided {
+impl Told<'_> {
+    fn of(&self, passage: &Passage<'_>, answer: impl FnOnce() -> Answer) -> Decided {
+        if let Some(what) = passage.unavailable() {
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail(what);
+            let verdict = Verdict::unlimited(Outcome::Unavailable);
+            let verdict = verdict.with_tenant_known(self.is_tenant_known);
+            return Decided::Stays(told(answer().problem(problem), verdict));
+        }
         let lines = Lines::of(passage);
         let report = lines.report();
         let verdict = Verdict::of(passage, &report).with_tenant_known(self.is_tenant_known);
@@ -174,7 +215,7 @@ impl Asked {
         }
         let mark = match passage.degraded().and_then(|(name, _)| degraded_by(name)) {
             Some(mark) => Mark::By(mark),
-            None if present.degrades => Mark::Off,
+            None if self.present.degrades => Mark::Off,
             None => Mark::Any,
         };
         Decided::Passes(Passed::new(verdict, headers, mark))
@@ -203,11 +244,11 @@ fn route<'p>(policy: &'p Policy, head: Head<'_>) -> Result<Option<&'p RouteInFor
     Ok(route)
 }
 
-fn passes(passed: Passed) -> Arrived {
+fn passes(passed: Passed) -> Arrived<'static> {
     Arrived::Decided(Decided::Passes(passed))
 }
 
-fn stays(response: Response<Bytes>, verdict: Verdict) -> Arrived {
+fn stays(response: Response<Bytes>, verdict: Verdict) -> Arrived<'static> {
     Arrived::Decided(Decided::Stays(told(response, verdict)))
 }
 

@@ -9,7 +9,6 @@ use tollgate_engine::{Clock, SystemClock};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::answer::Answer;
 use crate::asked::{Arrived, Decided};
 use crate::body::{Bodies, EitherBody, SameBody};
 use crate::caller::{Identify, UnknownTenant};
@@ -110,27 +109,41 @@ where
         let LimitLayer { limits, identify, unknown, tells_service: tells, .. } = &self.layer;
         let head = Head::of(&request);
         let present = limits.present();
-        let arrived = {
+        let decided = {
             let caller = identify.identify(head);
-            Arrived::at(limits, &present, (head, &caller), *unknown)
-        };
-        let decided = match arrived {
-            Arrived::Decided(decided) => decided,
-            Arrived::Asks(asked) if !present.has_queues => asked.decide(limits, &present, head),
-            Arrived::Asks(asked) => {
-                let present = arc_swap::Guard::into_inner(present);
-                let (answer, tells) = (Answer::to(head), *tells);
-                let waiting = asked.pass(limits.clone(), present, answer);
-                let waiting = Box::pin(async move { waiting.await.telling_service(tells) });
-                // The clone has not been polled ready; the one that has is the one to call.
-                let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                return LimitedFuture::waiting(waiting, ready, request);
+            match Arrived::at(limits, &present, (head, &caller), *unknown) {
+                Arrived::Decided(decided) => decided,
+                Arrived::Asks(asked) if !present.may_wait => asked.decide(limits, &present, head),
+                Arrived::Asks(asked) => {
+                    let held = asked.hold(head);
+                    drop(caller);
+                    let present = arc_swap::Guard::into_inner(present);
+                    return self.wait(held.pass(limits.clone(), present), request);
+                }
             }
         };
         match decided.telling_service(*tells) {
             Decided::Passes(passed) => LimitedFuture::serving(&mut self.inner, request, passed),
             Decided::Stays(response) => LimitedFuture::refused(response),
         }
+    }
+}
+
+impl<S: Clone, I, C, K> Limited<S, I, C, K> {
+    /// The rare case: what becomes of the request is known later.
+    fn wait<B>(
+        &mut self,
+        waiting: impl Future<Output = Decided> + Send + 'static,
+        request: Request<B>,
+    ) -> LimitedFuture<S, B, K>
+    where
+        S: Service<Request<B>>,
+    {
+        let tells = self.layer.tells_service;
+        let waiting = Box::pin(async move { waiting.await.telling_service(tells) });
+        // The clone has not been polled ready; the one that has is the one to call.
+        let clone = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, clone);
+        LimitedFuture::waiting(waiting, ready, request)
     }
 }

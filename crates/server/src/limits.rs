@@ -34,11 +34,11 @@ struct Shared<C> {
     reloading: Mutex<()>,
 }
 
-/// The policy in force, and whether anybody may have to wait under it.
+/// The policy in force, and whether anybody may have to wait under it: in line, or for counters kept elsewhere.
 #[derive(Debug)]
 pub(crate) struct Present {
     pub(crate) in_force: Arc<InForce>,
-    pub(crate) has_queues: bool,
+    pub(crate) may_wait: bool,
     /// Whether any of its limits lets requests pass degraded.
     pub(crate) degrades: bool,
 }
@@ -47,7 +47,8 @@ impl Present {
     fn of<C: Clock>(gate: &Gate<C>, policy: Policy) -> Present {
         let has = |strategy| policy.limits().iter().any(|limit| limit.strategy() == strategy);
         let (has_queues, degrades) = (has(Strategy::Queue), has(Strategy::Degrade));
-        Present { in_force: gate.enforce(policy), has_queues, degrades }
+        let in_force = gate.enforce(policy);
+        Present { may_wait: has_queues || in_force.keeps_elsewhere(), degrades, in_force }
     }
 }
 
@@ -66,7 +67,11 @@ impl Limits {
 impl<C: Clock> Limits<C> {
     /// The same on a clock of your own: tests move a [`FakeClock`](tollgate_engine::FakeClock).
     pub fn with_clock(policy: Policy, clock: C) -> Limits<C> {
-        let gate = Gate::with_clock(clock, max_keys(&policy));
+        Limits::over(Gate::with_clock(clock, max_keys(&policy)), policy)
+    }
+
+    /// The same over a gate of your own, say one that [keeps](Gate::keeping) counters elsewhere.
+    pub fn over(gate: Gate<C>, policy: Policy) -> Limits<C> {
         let present = Present::of(&gate, policy);
         Limits {
             shared: Arc::new(Shared {

@@ -21,6 +21,8 @@ pub enum Outcome {
     Overloaded,
     /// It is not certain which route its path is for.
     Malformed,
+    /// Where it is counted did not answer, and it may not pass uncounted.
+    Unavailable,
     /// Its tenant is [not known](crate::UnknownTenant::Forbidden).
     Forbidden,
 }

@@ -64,6 +64,15 @@ pub enum Change {
         /// What must be there before.
         expect: Expect,
     },
+    /// Refuses the list unless the API keeps this object: whoever names it found it there, and another node may have removed it.
+    Needs {
+        /// What it is.
+        kind: ObjectKind,
+        /// Its id.
+        id: String,
+    },
+    /// Refuses the list unless all tenants, plans and configuration are as they were then: it was checked against them.
+    Unchanged(Revision),
     /// Adds a row to the audit.
     Audit(AuditEntry),
     /// Remembers what was answered.
@@ -135,6 +144,10 @@ impl FromStr for Version {
             .ok_or_else(|| StoreError::NotFound { what: format!("version {text:?}") })
     }
 }
+
+/// The state of all tenants, plans and configuration together: another after each change of any of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub(crate) u64);
 
 /// A stored tenant, plan or configuration.
 #[derive(Clone, Debug, PartialEq)]

@@ -31,6 +31,8 @@ pub enum StoreError {
         /// Its version now.
         found: Version,
     },
+    /// Tenants, plans or configuration have changed since the change was checked against them.
+    Outdated,
     /// Keys that are in force belong to it.
     InUse {
         /// Which.
@@ -82,6 +84,9 @@ impl fmt::Display for StoreError {
             StoreError::Stale { what, found } => {
                 write!(f, "{what} has changed meanwhile: it is at {found} now, read it again")
             }
+            StoreError::Outdated => f.write_str(
+                "tenants, plans or configuration have changed meanwhile: try again, against what they are now",
+            ),
             StoreError::InUse { what, keys } => {
                 write!(f, "{what} has {keys} keys in force: revoke or move them first")
             }
@@ -153,6 +158,11 @@ pub enum OpenError {
         /// The file.
         file: PathBuf,
     },
+    /// Redis cannot be asked, or does not allow what is needed.
+    Unreachable {
+        /// Why.
+        why: String,
+    },
     /// It is damaged, or the system does not let it be used.
     Unusable {
         /// The file or folder.
@@ -183,6 +193,10 @@ impl fmt::Display for OpenError {
                 f,
                 "{} is the database of another program: give Tollgate a `storage.path` of its own",
                 file.display()
+            ),
+            OpenError::Unreachable { why } => write!(
+                f,
+                "the storage in Redis cannot be used: {why}: look at `redis.url`, or ask `tollgate doctor`"
             ),
             OpenError::Unusable { path, why } => {
                 write!(f, "{} cannot be used: {why}", path.display())

@@ -7,13 +7,16 @@
 //!                                                               all that wait, then all are answered
 //! ```
 //! [`Store`] is the one interface; it speaks in the domain's own types. [`Embedded`] keeps everything in an SQLite database that any
-//! SQLite tool can open. What requests need is in memory: all keys in a [`KeySnapshot`], quotas in a
+//! SQLite tool can open. With the feature `redis`, `InRedis` answers the same messages from Redis or Valkey, for nodes that keep
+//! nothing themselves. What requests need is in memory: all keys in a [`KeySnapshot`], quotas in a
 //! [`QuotaBook`] that spends only what is already written down, usage in a [`UsageRecorder`] a worker.
 
 mod change;
 mod error;
 mod keys;
 mod quota;
+#[cfg(feature = "redis")]
+mod redis;
 mod request;
 mod sqlite;
 mod store;
@@ -21,15 +24,18 @@ mod usage;
 
 pub use change::{
     AuditEntry, Change, Committed, Cursor, Expect, IdempotentAnswer, Object, ObjectKind, Page,
-    PageOf, Version,
+    PageOf, Revision, Version,
 };
 pub use error::{OpenError, StoreError, Unavailable};
 pub use keys::{
     FoundKey, KeyDraft, KeyEntry, KeyLoader, KeySnapshot, KeyTerms, MintError, StoredKey,
 };
 pub use quota::{
-    Draw, NotSpent, QuotaAccount, QuotaBook, QuotaPeriod, QuotaStanding, Spent, block,
+    Draw, NotSpent, QuotaAccount, QuotaBook, QuotaFailures, QuotaPeriod, QuotaStanding, Quotas,
+    Spent, block,
 };
+#[cfg(feature = "redis")]
+pub use redis::InRedis;
 pub use sqlite::Embedded;
 pub use store::{Store, Tidy};
 pub use usage::{

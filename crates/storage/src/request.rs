@@ -8,8 +8,8 @@ use tollgate_policy::{KeyId, TenantId};
 use crate::quota::{Grant, Refund, Reservation};
 use crate::usage::{UsageBatch, UsageQuery, UsageRow};
 use crate::{
-    AuditEntry, Change, Committed, IdempotentAnswer, Object, ObjectKind, Page, PageOf, StoreError,
-    StoredKey, Tidy, Unavailable,
+    AuditEntry, Change, Committed, IdempotentAnswer, Object, ObjectKind, Page, PageOf, Revision,
+    StoreError, StoredKey, Tidy, Unavailable,
 };
 
 /// A request that changes something. It is durable before it is answered.
@@ -34,6 +34,9 @@ pub(crate) enum Read {
     Object(ObjectKind, String, Reply<Object>),
     Objects(ObjectKind, Reply<Vec<Object>>),
     KeysInForce(ObjectKind, String, Reply<u64>),
+    Revision(Reply<Revision>),
+    /// Tells watchers what has changed since all keys were read.
+    CatchUp(Reply<()>),
     Audit(PageOf, Reply<Page<AuditEntry>>),
     Answer(String, Time, Reply<Option<IdempotentAnswer>>),
     QuotaTaken(String, Time, Reply<u64>),

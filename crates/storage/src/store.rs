@@ -12,8 +12,8 @@ use crate::quota::{Grant, Refund, Reservation};
 use crate::request::{Read, Reply, Write};
 use crate::usage::{Day, UsageBatch, UsageQuery, UsageRow};
 use crate::{
-    AuditEntry, Change, Committed, IdempotentAnswer, Object, ObjectKind, Page, PageOf, StoreError,
-    StoredKey, Unavailable,
+    AuditEntry, Change, Committed, IdempotentAnswer, Object, ObjectKind, Page, PageOf, Revision,
+    StoreError, StoredKey, Unavailable,
 };
 
 /// Requests that may wait for the writer at once; further ones wait for their turn to wait.
@@ -140,6 +140,27 @@ impl Store {
             part?.into_iter().for_each(&mut each);
         }
         Ok(())
+    }
+
+    /// Tells watchers again what others have changed since the last [`for_each_key`](Store::for_each_key) began. Whoever fills a
+    /// snapshot with what was read calls this next: what changed meanwhile would be lost. With the embedded database nobody else
+    /// can have changed anything.
+    ///
+    /// # Errors
+    ///
+    /// If the storage does not work.
+    pub async fn catch_up(&self) -> Result<(), StoreError> {
+        self.read(Read::CatchUp).await
+    }
+
+    /// The state of all tenants, plans and configuration. To be asked for before they are read, and put into the list of
+    /// changes that was checked against them, as [`Change::Unchanged`].
+    ///
+    /// # Errors
+    ///
+    /// If the storage does not work.
+    pub async fn revision(&self) -> Result<Revision, StoreError> {
+        self.read(Read::Revision).await
     }
 
     /// One tenant, plan or configuration.

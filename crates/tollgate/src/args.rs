@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use tollgate_policy::{HttpUrl, ListenAddress};
+use tollgate_policy::shapes::RedisMode;
+use tollgate_policy::{HttpUrl, ListenAddress, RedisUrl};
+
+use crate::cli;
 
 /// A rate-limiting gateway: who is calling, what they may spend, and when to come back.
 #[derive(Debug, Parser)]
@@ -19,10 +22,14 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Tell everything that is wrong with a configuration file
     Check(Check),
-    /// Show which limits a request meets, and where each comes from
+    /// Show which limits a request meets, and where each comes from; or why one was refused
     Explain(Explain),
+    /// Tell whether Redis or Valkey can keep what is promised with it, and what to do if not
+    Doctor(Doctor),
     /// Print the JSON Schema of the configuration file
     Schema,
+    #[command(flatten)]
+    Ops(cli::Ops),
 }
 
 #[derive(Debug, clap::Args)]
@@ -55,12 +62,14 @@ pub(crate) struct Check {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
-    /// The configuration file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: cli::At,
+    /// A request that was refused lately, by its `X-Request-Id`; asks the running gateway
+    #[arg(long, value_name = "ID", conflicts_with_all = ["tenant", "user", "plan", "route"])]
+    pub(crate) request_id: Option<String>,
     /// Whose request it is; `anonymous` without a key
-    #[arg(long)]
-    pub(crate) tenant: String,
+    #[arg(long, required_unless_present = "request_id", requires = "config")]
+    pub(crate) tenant: Option<String>,
     /// The user inside the tenant
     #[arg(long)]
     pub(crate) user: Option<String>,
@@ -70,7 +79,29 @@ pub(crate) struct Explain {
     /// Method and path of the request, as in "POST /v1/x"
     #[arg(long, value_name = "REQUEST")]
     pub(crate) route: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// Where it is, instead of the file's `redis.url`
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<RedisUrl>,
+    /// How it is reached, instead of the file's `redis.mode`: single, cluster or sentinel
+    #[arg(long, value_name = "MODE", value_parser = redis_mode)]
+    pub(crate) mode: Option<RedisMode>,
+    /// The configuration file, which says what it is for
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// JSON, instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn redis_mode(text: &str) -> Result<RedisMode, String> {
+    match text {
+        "single" => Ok(RedisMode::Single),
+        "cluster" => Ok(RedisMode::Cluster),
+        "sentinel" => Ok(RedisMode::Sentinel),
+        _ => Err("write single, cluster or sentinel".to_owned()),
+    }
 }

@@ -1,10 +1,14 @@
 //! The command: arguments become a configuration, and that becomes a running gateway.
 
+mod admin_url;
 mod args;
 mod check;
+mod cli;
+mod doctor;
 mod exit;
 mod explain;
 mod output;
+mod reach;
 mod schema;
 mod serve;
 
@@ -22,7 +26,9 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Schema => schema::run(),
+        Command::Ops(ops) => cli::run(ops),
     };
     exit::code(done)
 }

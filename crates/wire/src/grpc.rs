@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 
+use crate::head_lines::set;
 use crate::names;
-use crate::page::set;
 use crate::protobuf;
 
 /// Whether a request is a gRPC call and wants its answer as a status.

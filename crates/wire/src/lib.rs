@@ -11,6 +11,7 @@
 //! a slice. Nothing that is read can panic, and absurd values are left out.
 
 mod grpc;
+mod head_lines;
 mod json;
 mod line;
 pub mod names;
@@ -22,6 +23,7 @@ mod refusal;
 mod report;
 
 pub use grpc::{Code, is_grpc};
+pub use head_lines::HeadLines;
 pub use line::Line;
 pub use problem::{JSON_PROBLEM, Problem};
 pub use refusal::Refused;
@@ -34,6 +36,5 @@ use tollgate_core::PolicyName;
 pub fn degraded_by(name: PolicyName) -> Option<HeaderValue> {
     let mut page = page::Page::with_capacity(32);
     page.name(name);
-    let end = page.end();
-    HeaderValue::from_maybe_shared(page.finish().slice(0..end)).ok()
+    HeaderValue::try_from(page.finish()).ok()
 }

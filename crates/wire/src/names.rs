@@ -4,6 +4,10 @@ use http::HeaderMap;
 use http::header::HeaderName;
 use tollgate_core::Span;
 
+pub(crate) static CONTENT_TYPE: HeaderName = http::header::CONTENT_TYPE;
+pub(crate) static CACHE_CONTROL: HeaderName = http::header::CACHE_CONTROL;
+pub(crate) static RETRY_AFTER: HeaderName = http::header::RETRY_AFTER;
+
 /// Tells one request from every other, on each response.
 pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The capacity, or the window's limit, of the reported limit.

@@ -1,19 +1,9 @@
-//! One buffer for all the values of a response: each header's value is a slice of it.
-//!
-//! A value of its own would be an allocation each, and a limited response has a dozen. Figures that occur in
-//! several headers are written once and sliced several times.
+//! Text as it is written.
 
-use std::ops::Range;
-
-use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue, IntoHeaderName};
 use tollgate_core::PolicyName;
 
-/// Where in the page a value stands.
-pub(crate) type Place = Range<usize>;
-
 /// The text of one response, as it is written.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Page(Vec<u8>);
 
 impl Page {
@@ -21,14 +11,19 @@ impl Page {
         Page(Vec::with_capacity(bytes))
     }
 
+    #[inline]
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    #[inline]
     pub(crate) fn text(&mut self, text: &str) {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    pub(crate) fn number(&mut self, number: u64) -> Place {
-        let start = self.0.len();
+    #[inline]
+    pub(crate) fn number(&mut self, number: u64) {
         self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        start..self.0.len()
     }
 
     pub(crate) fn name(&mut self, name: PolicyName) {
@@ -41,6 +36,10 @@ impl Page {
         }
     }
 
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }
@@ -50,34 +49,7 @@ impl Page {
         self.0.len()
     }
 
-    pub(crate) fn finish(self) -> Printed {
-        Printed(Bytes::from(self.0))
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.0
     }
-}
-
-/// A page that is only read from now on.
-#[derive(Debug)]
-pub(crate) struct Printed(Bytes);
-
-impl Printed {
-    pub(crate) fn slice(&self, place: Place) -> Bytes {
-        self.0.slice(place)
-    }
-
-    /// The value at a place; what no header may hold (nothing we write) is left out.
-    pub(crate) fn value(&self, place: Place) -> Option<HeaderValue> {
-        HeaderValue::from_maybe_shared(self.slice(place)).ok()
-    }
-
-    /// Sets a header, in place of what was there.
-    pub(crate) fn set(&self, headers: &mut HeaderMap, name: impl IntoHeaderName, place: Place) {
-        if let Some(value) = self.value(place) {
-            set(headers, name, value);
-        }
-    }
-}
-
-/// Sets a header unless the map is as full as one can be.
-pub(crate) fn set(headers: &mut HeaderMap, name: impl IntoHeaderName, value: HeaderValue) {
-    let _ = headers.try_insert(name, value);
 }

@@ -8,11 +8,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::grpc::{self, Code};
+use crate::head_lines::set;
 use crate::names;
-use crate::page::set;
 
 /// The media type of problem details.
-pub const JSON_PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+pub const JSON_PROBLEM: HeaderValue = HeaderValue::from_static(JSON_PROBLEM_TEXT);
+
+pub(crate) const JSON_PROBLEM_TEXT: &str = "application/problem+json";
 
 /// How a caller may show who it is.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"tollgate\"");
@@ -147,6 +149,11 @@ impl Problem {
 }
 
 /// A request id as a header; `None` for text that no header can hold.
-pub(crate) fn request_id_value(id: &str) -> Option<HeaderValue> {
+fn request_id_value(id: &str) -> Option<HeaderValue> {
     if id.is_empty() { None } else { HeaderValue::from_str(id).ok() }
+}
+
+/// Whether a header can hold a text, and it holds something.
+pub(crate) fn is_request_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|byte| byte == b'\t' || (byte >= 32 && byte != 127))
 }

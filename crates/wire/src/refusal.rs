@@ -4,18 +4,18 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 use tollgate_core::Refusal;
 
 use crate::grpc::{self, Code};
+use crate::head_lines::{Fields, Head, HeadLines};
 use crate::json;
 use crate::line::Line;
-use crate::names;
-use crate::page::{Page, Place, set};
-use crate::problem::{JSON_PROBLEM, request_id_value};
+use crate::names::{self, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use crate::page::Page;
+use crate::problem::{JSON_PROBLEM_TEXT, is_request_id};
 use crate::report::{Report, ceil_secs};
 
 /// A refusal on its way to the caller, as HTTP or as gRPC.
@@ -71,8 +71,9 @@ impl Wait {
     }
 }
 
-/// Room for the headers and the body of a usual refusal.
-const USUAL_BYTES: usize = 1_024;
+/// Room for the headers of a usual refusal, and for its body.
+const USUAL_LINES: usize = 1_024;
+const USUAL_BYTES: usize = 768;
 
 impl<'a> Refused<'a> {
     /// By the limit that the report reports. A request without an id has an empty one, of which nothing is told.
@@ -110,20 +111,35 @@ impl<'a> Refused<'a> {
 
     /// As HTTP: 429 or 503 with a problem body.
     pub fn http(&self) -> Response<Bytes> {
-        let mut page = Page::with_capacity(USUAL_BYTES);
+        let mut fields = Fields::with_capacity(USUAL_LINES);
+        let (status, body) = self.print(&mut fields);
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        fields.put(response.headers_mut());
+        response
+    }
+
+    /// The same as lines that go to the wire as they are, a status and a body.
+    pub fn http_lines(&self, lines: &mut HeadLines) -> (StatusCode, Bytes) {
+        self.print(lines)
+    }
+
+    fn print(&self, head: &mut impl Head) -> (StatusCode, Bytes) {
         let wait = self.wait();
-        let body = self.body(&mut page, wait);
-        let mut headers = HeaderMap::with_capacity(24);
-        set(&mut headers, CONTENT_TYPE, JSON_PROBLEM);
-        set(&mut headers, CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        let page = self.common(&mut headers, page, wait, Form::Http);
-        let mut response = Response::new(page.slice(body));
-        *response.status_mut() = match self.cause {
+        head.fixed(&CONTENT_TYPE, JSON_PROBLEM_TEXT);
+        head.fixed(&CACHE_CONTROL, "no-store");
+        if let Some(wait) = wait {
+            head.field(&RETRY_AFTER, |page| page.number(wait.secs));
+            head.field(&names::X_RATELIMIT_RETRY_AFTER_MS, |page| page.number(wait.millis));
+        }
+        self.common(head, wait);
+        let mut page = Page::with_capacity(USUAL_BYTES);
+        self.body(&mut page, wait);
+        let status = match self.cause {
             Cause::Limit(_) => StatusCode::TOO_MANY_REQUESTS,
             Cause::Pending { .. } => StatusCode::SERVICE_UNAVAILABLE,
         };
-        *response.headers_mut() = headers;
-        response
+        (status, Bytes::from(page.finish()))
     }
 
     /// As gRPC: `RESOURCE_EXHAUSTED` in trailers only. The body is empty.
@@ -132,47 +148,33 @@ impl<'a> Refused<'a> {
         let message = self.detail(wait).to_string();
         let mut response =
             grpc::response(Code::ResourceExhausted, &message, wait.map(|wait| wait.exact));
-        let pushback = match wait {
-            Some(wait) => HeaderValue::from(wait.millis),
-            None => HeaderValue::from_static("-1"),
-        };
-        let headers = response.headers_mut();
-        set(headers, &names::GRPC_RETRY_PUSHBACK_MS, pushback);
-        self.common(headers, Page::with_capacity(USUAL_BYTES), wait, Form::Grpc);
+        let mut fields = Fields::with_capacity(USUAL_LINES);
+        match wait {
+            Some(wait) => {
+                fields.field(&names::GRPC_RETRY_PUSHBACK_MS, |page| page.number(wait.millis));
+            }
+            None => fields.fixed(&names::GRPC_RETRY_PUSHBACK_MS, "-1"),
+        }
+        self.common(&mut fields, wait);
+        fields.put(response.headers_mut());
         response
     }
 
     /// The headers that both forms have.
-    fn common(
-        &self,
-        headers: &mut HeaderMap,
-        mut page: Page,
-        wait: Option<Wait>,
-        form: Form,
-    ) -> crate::page::Printed {
-        let waits = wait.map(|wait| (page.number(wait.secs), page.number(wait.millis)));
-        let shown = match self.cause {
-            Cause::Limit(report) if self.shows_limits => Some((report, report.print(&mut page))),
-            _ => None,
-        };
-        let printed = page.finish();
-        if let Some((secs, millis)) = waits {
-            if matches!(form, Form::Http) {
-                printed.set(headers, RETRY_AFTER, secs);
-                printed.set(headers, &names::X_RATELIMIT_RETRY_AFTER_MS, millis.clone());
-            }
-            printed.set(headers, &names::RETRY_AFTER_MS, millis);
-        } else {
+    fn common(&self, head: &mut impl Head, wait: Option<Wait>) {
+        match wait {
+            Some(wait) => head.field(&names::RETRY_AFTER_MS, |page| page.number(wait.millis)),
             // Clients that take a bare 429 for a reason to try again know this one.
-            set(headers, &names::X_SHOULD_RETRY, HeaderValue::from_static("false"));
+            None => head.fixed(&names::X_SHOULD_RETRY, "false"),
         }
-        if let Some((report, places)) = shown {
-            report.insert(headers, &printed, places);
+        if let Cause::Limit(report) = self.cause
+            && self.shows_limits
+        {
+            report.print(head);
         }
-        if let Some(id) = request_id_value(self.request_id) {
-            set(headers, &names::X_REQUEST_ID, id);
+        if is_request_id(self.request_id) {
+            head.field(&names::X_REQUEST_ID, |page| page.text(self.request_id));
         }
-        printed
     }
 
     fn detail(&self, wait: Option<Wait>) -> Detail<'a> {
@@ -180,8 +182,7 @@ impl<'a> Refused<'a> {
     }
 
     /// Writes the problem body.
-    fn body(&self, page: &mut Page, wait: Option<Wait>) -> Place {
-        let start = page.end();
+    fn body(&self, page: &mut Page, wait: Option<Wait>) {
         let (kind, title, status) = match self.cause {
             Cause::Limit(_) => ("quota-exceeded", "Rate limit exceeded", "429"),
             Cause::Pending { .. } => {
@@ -217,12 +218,11 @@ impl<'a> Refused<'a> {
         page.bytes_mut().extend_from_within(message);
         page.text("\",\"retryAfter\":");
         match wait {
-            Some(wait) => drop(page.number(wait.secs)),
+            Some(wait) => page.number(wait.secs),
             None => page.text("null"),
         }
         self.figures(page);
         page.text("}}");
-        start..page.end()
     }
 
     /// The members of `error` that say which limit it was.
@@ -247,12 +247,6 @@ impl<'a> Refused<'a> {
             }
         }
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    Http,
-    Grpc,
 }
 
 /// The names of all that refused, the reported one first.

@@ -3,9 +3,10 @@
 use http::{HeaderMap, HeaderName};
 use tollgate_core::{Span, Standing, Time};
 
+use crate::head_lines::{Fields, Head, HeadLines};
 use crate::line::Line;
-use crate::names::{self, Triple, suffixed};
-use crate::page::{Page, Place, Printed, set};
+use crate::names::{self, suffixed};
+use crate::page::Page;
 
 /// What a caller is told about the limits of its chain.
 ///
@@ -46,14 +47,6 @@ const LARGEST: u64 = 999_999_999_999_999;
 /// Room for the values of a chain with three windows.
 const USUAL_BYTES: usize = 256;
 
-/// Where a shown limit's three figures stand on the page.
-struct Figures<'a> {
-    line: &'a Line<'a>,
-    limit: Place,
-    remaining: Place,
-    reset: Place,
-}
-
 impl<'a> Report<'a> {
     /// Of a request that passed: the tightest limit is reported.
     pub fn admitted(lines: &'a [Line<'a>], now: Time) -> Report<'a> {
@@ -85,9 +78,14 @@ impl<'a> Report<'a> {
     /// An upstream's headers go through [`strip`](crate::names::strip) first: there may be some of windows that
     /// this chain does not have.
     pub fn write(&self, headers: &mut HeaderMap) {
-        let mut page = Page::with_capacity(USUAL_BYTES);
-        let places = self.print(&mut page);
-        self.insert(headers, &page.finish(), places);
+        let mut fields = Fields::with_capacity(USUAL_BYTES);
+        self.print(&mut fields);
+        fields.put(headers);
+    }
+
+    /// Adds them to lines that go to the wire as they are.
+    pub fn write_lines(&self, lines: &mut HeadLines) {
+        self.print(lines);
     }
 
     /// The tightest line of each window; of the reported one's window, the reported one.
@@ -105,85 +103,51 @@ impl<'a> Report<'a> {
         shown
     }
 
-    /// Writes every value once. A figure that several headers show is a part of the longest of them.
-    pub(crate) fn print(&self, page: &mut Page) -> Places<'a> {
-        let mut figures = self.shown().map(|line| {
-            line.map(|line| Figures { line, limit: 0..0, remaining: 0..0, reset: 0..0 })
-        });
-        let policy = list(page, &mut figures, |page, shown| {
-            page.text(";q=");
-            shown.limit = page.number(shown.line.standing().limit.min(LARGEST));
-            if let Some(seconds) = shown.line.window_seconds() {
-                page.text(";w=");
-                page.number(seconds.min(LARGEST));
-            }
-        });
-        let standing = list(page, &mut figures, |page, shown| {
-            page.text(";r=");
-            shown.remaining = page.number(shown.line.standing().remaining.min(LARGEST));
-            page.text(";t=");
-            page.number(ceil_secs(shown.line.standing().reset_after).min(LARGEST));
-        });
-        for shown in figures.iter_mut().flatten() {
-            shown.reset = page.number(self.reset_at(shown.line));
-            let Standing { limit, remaining, .. } = *shown.line.standing();
-            if limit > LARGEST {
-                shown.limit = page.number(limit);
-            }
-            if remaining > LARGEST {
-                shown.remaining = page.number(remaining);
-            }
-        }
-        Places { figures, policy, standing }
-    }
-
-    /// Sets the headers to what was printed.
-    pub(crate) fn insert(&self, headers: &mut HeaderMap, printed: &Printed, places: Places<'_>) {
+    pub(crate) fn print(&self, head: &mut impl Head) {
         let Some(reported) = self.reported() else { return };
-        let windows = places.figures.iter().flatten().count();
-        if headers.try_reserve(5 + 3 * windows).is_err() {
-            return;
-        }
-        for shown in places.figures.into_iter().flatten() {
-            let Triple { limit, remaining, reset } = suffixed(shown.line.name().span());
-            let plain = std::ptr::eq(shown.line, reported);
-            let mut both = |suffixed: &'static HeaderName, plain_name, place| {
-                let Some(value) = printed.value(place) else { return };
-                if plain {
-                    set(headers, plain_name, value.clone());
+        let shown = self.shown();
+        for line in shown.iter().flatten() {
+            let names = suffixed(line.name().span());
+            let mut figure = |suffixed: &'static HeaderName, plain: &'static HeaderName, figure| {
+                if std::ptr::eq(*line, reported) {
+                    head.field(plain, |page| page.number(figure));
                 }
-                set(headers, suffixed, value);
+                head.field(suffixed, |page| page.number(figure));
             };
-            both(limit, &names::X_RATELIMIT_LIMIT, shown.limit);
-            both(remaining, &names::X_RATELIMIT_REMAINING, shown.remaining);
-            both(reset, &names::X_RATELIMIT_RESET, shown.reset);
+            let Standing { limit, remaining, .. } = *line.standing();
+            figure(&names.limit, &names::X_RATELIMIT_LIMIT, limit);
+            figure(&names.remaining, &names::X_RATELIMIT_REMAINING, remaining);
+            figure(&names.reset, &names::X_RATELIMIT_RESET, self.reset_at(line));
         }
-        printed.set(headers, &names::RATELIMIT_POLICY, places.policy);
-        printed.set(headers, &names::RATELIMIT, places.standing);
+        head.field(&names::RATELIMIT_POLICY, |page| {
+            list(page, &shown, |page, line| {
+                page.text(";q=");
+                page.number(line.standing().limit.min(LARGEST));
+                if let Some(seconds) = line.window_seconds() {
+                    page.text(";w=");
+                    page.number(seconds.min(LARGEST));
+                }
+            });
+        });
+        head.field(&names::RATELIMIT, |page| {
+            list(page, &shown, |page, line| {
+                page.text(";r=");
+                page.number(line.standing().remaining.min(LARGEST));
+                page.text(";t=");
+                page.number(ceil_secs(line.standing().reset_after).min(LARGEST));
+            });
+        });
     }
-}
-
-/// Where on a page the limit headers' values stand.
-pub(crate) struct Places<'a> {
-    figures: [Option<Figures<'a>>; SPANS],
-    policy: Place,
-    standing: Place,
 }
 
 /// Writes a structured list of the shown limits' names, each with the parameters that `each` adds.
-fn list<'a>(
-    page: &mut Page,
-    figures: &mut [Option<Figures<'a>>; SPANS],
-    mut each: impl FnMut(&mut Page, &mut Figures<'a>),
-) -> Place {
-    let start = page.end();
-    for shown in figures.iter_mut().flatten() {
-        page.text(if page.end() == start { "\"" } else { ", \"" });
-        page.name(shown.line.name());
+fn list(page: &mut Page, shown: &[Option<&Line<'_>>; SPANS], each: impl Fn(&mut Page, &Line<'_>)) {
+    for (n, line) in shown.iter().flatten().enumerate() {
+        page.text(if n == 0 { "\"" } else { ", \"" });
+        page.name(line.name());
         page.text("\"");
-        each(page, shown);
+        each(page, line);
     }
-    start..page.end()
 }
 
 /// Whole seconds, rounded up.

@@ -22,6 +22,15 @@ pub(crate) struct NewKey {
     /// Who holds it. A key that names no user is counted on its own.
     #[serde(default)]
     pub(crate) user: Option<UserName>,
+    /// What may change later.
+    #[serde(flatten)]
+    pub(crate) terms: KeyChange,
+}
+
+/// What may change of a key. PUT replaces all of it; PATCH leaves what is left out as it is.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyChange {
     /// Its plan; its tenant's if left out.
     #[serde(default)]
     pub(crate) plan: Option<PlanName>,
@@ -29,24 +38,6 @@ pub(crate) struct NewKey {
     #[serde(default)]
     pub(crate) name: Option<Label>,
     /// When it ends; never if left out.
-    #[serde(default)]
-    pub(crate) expires_at: Option<Instant>,
-    /// Its own limit, instead of its plan's.
-    #[serde(default)]
-    pub(crate) rate_limit: Option<RateLimit>,
-}
-
-/// What may change of a key. PUT replaces all of it; PATCH leaves what is left out as it is.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct KeyChange {
-    /// Its plan; its tenant's if it has none.
-    #[serde(default)]
-    pub(crate) plan: Option<PlanName>,
-    /// What people call it.
-    #[serde(default)]
-    pub(crate) name: Option<Label>,
-    /// When it ends; never if it has none.
     #[serde(default)]
     pub(crate) expires_at: Option<Instant>,
     /// Its own limit, instead of its plan's.
@@ -67,17 +58,6 @@ impl Rotation {
     pub(crate) fn until(&self, now: Time) -> Time {
         let nanos = self.grace_seconds.saturating_mul(1_000_000_000);
         Time::from_nanos(now.as_nanos().saturating_add(nanos))
-    }
-}
-
-impl NewKey {
-    pub(crate) fn terms(&self) -> KeyTerms {
-        KeyTerms {
-            plan: self.plan.clone(),
-            name: self.name.clone(),
-            expires_at: self.expires_at.map(Instant::time),
-            rate_limit: self.rate_limit.clone(),
-        }
     }
 }
 
@@ -116,7 +96,7 @@ pub(crate) fn check_expiry(expires_at: Option<Instant>, now: Time) -> Result<(),
 }
 
 /// A key as answers tell it; the key itself only in the answer to its issue.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct KeyTold {
     /// What the API calls it.
     pub(crate) id: String,
@@ -174,7 +154,6 @@ impl KeyTold {
         };
         KeyTold {
             id: key.id.to_string(),
-            key: None,
             declared_in: "api".to_owned(),
             display_prefix: Some(key.display_prefix.clone()),
             state: state.to_owned(),
@@ -189,6 +168,7 @@ impl KeyTold {
             origin: (key.origin != key.id).then(|| key.origin.to_string()),
             replaced_by: key.replaced_by.as_ref().map(ToString::to_string),
             grace_until: key.grace_until.map(Moment),
+            ..KeyTold::default()
         }
     }
 
@@ -198,21 +178,15 @@ impl KeyTold {
         let state = if expires_at.is_some_and(|end| end <= now) { "expired" } else { "active" };
         KeyTold {
             id: id.to_owned(),
-            key: None,
             declared_in: "file".to_owned(),
-            display_prefix: None,
             state: state.to_owned(),
             tenant: key.tenant.to_string(),
             user: key.user.as_ref().map(ToString::to_string),
             plan: key.plan.as_ref().map(ToString::to_string),
             name: key.name.as_ref().map(ToString::to_string),
             rate_limit: key.rate_limit.clone(),
-            created_at: None,
             expires_at: expires_at.map(Moment),
-            revoked_at: None,
-            origin: None,
-            replaced_by: None,
-            grace_until: None,
+            ..KeyTold::default()
         }
     }
 }

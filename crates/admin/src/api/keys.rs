@@ -11,9 +11,10 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use tollgate_core::Time;
 use tollgate_policy::compile::Policy;
 use tollgate_policy::shapes::{Plan, RateLimit};
-use tollgate_policy::{KeyId, PlanName, TenantId};
+use tollgate_policy::{ApiKey, KeyId, PlanName, TenantId};
 use tollgate_storage::{Change, KeyDraft, KeyTerms, StoredKey};
 
 use super::Actor;
@@ -37,27 +38,23 @@ pub(super) async fn issue(
     headers: HeaderMap,
     body: Text,
 ) -> Answer {
-    let asked: NewKey = body.read()?;
+    let NewKey { tenant, user, terms } = body.read()?;
     let idempotency = Idempotency::of(&headers, "POST /v1/keys", &body.0)?;
     if let Some(earlier) = idempotency.replay(&control).await? {
         return Ok(earlier);
     }
     let _nothing_vanishes = control.steady().await;
     let now = control.now();
-    check_expiry(asked.expires_at, now)?;
-    check_names(control.in_force().policy(), Some(&asked.tenant), asked.plan.as_ref())?;
-    check_limit(&control, asked.rate_limit.as_ref()).await?;
-    let (terms, NewKey { tenant, user, .. }) = (asked.terms(), asked);
-    let (key, stored) = KeyDraft { tenant, user, terms }.mint(now).map_err(|why| unminted(&why))?;
-    let shown = Shown::of(&stored, now);
+    check(&control, Some(&tenant), &terms).await?;
+    let needs = control.needs(Some(&tenant), terms.plan.as_ref()).await?;
+    let draft = KeyDraft { tenant, user, terms: terms.terms() };
+    let (key, stored) = draft.mint(now).map_err(|why| unminted(&why))?;
+    let minted = Minted::new(key, &stored, now);
     let audit = control.audit(&actor, "key.issue", &subject(&stored.id));
     let mut changes = vec![told(audit, None, Some(stored.for_audit()))];
+    changes.extend(needs);
     changes.push(Change::IssueKey(Box::new(stored)));
-    idempotency.remember(&mut changes, (StatusCode::CREATED, &shown.0), now);
-    match control.store.commit(changes).await {
-        Ok(_) => Ok(shown.with_key(key.as_str())),
-        Err(why) => idempotency.or_earlier(why),
-    }
+    minted.store(&control, changes, &idempotency).await
 }
 
 pub(super) async fn rotate(
@@ -78,16 +75,12 @@ pub(super) async fn rotate(
         return Err(Fault::conflict(format!("key {} has expired: issue a new one", old.id)));
     }
     let (key, successor) = old.mint_successor(now).map_err(|why| unminted(&why))?;
-    let shown = Shown::of(&successor, now);
+    let minted = Minted::new(key, &successor, now);
     let grace_until = rotation.until(now);
     let audit = control.audit(&actor, "key.rotate", &subject(&old.id));
     let mut changes = vec![told(audit, Some(old.for_audit()), Some(successor.for_audit()))];
     changes.push(Change::RotateKey { id: old.id, successor: Box::new(successor), grace_until });
-    idempotency.remember(&mut changes, (StatusCode::CREATED, &shown.0), now);
-    match control.store.commit(changes).await {
-        Ok(_) => Ok(shown.with_key(key.as_str())),
-        Err(why) => idempotency.or_earlier(why),
-    }
+    minted.store(&control, changes, &idempotency).await
 }
 
 pub(super) async fn replace(
@@ -119,15 +112,14 @@ async fn update(
 ) -> Answer {
     let _turn = control.turn().await;
     let (old, now) = (find(control, id).await?, control.now());
-    check_expiry(asked.expires_at, now)?;
-    check_names(control.in_force().policy(), None, asked.plan.as_ref())?;
-    check_limit(control, asked.rate_limit.as_ref()).await?;
+    check(control, None, &asked).await?;
+    let needs = control.needs(None, asked.plan.as_ref()).await?;
     let mut new = old.clone();
     new.terms = terms(asked, new.terms);
     let audit = control.audit(actor, "key.change", &subject(&old.id));
     let audit = told(audit, Some(old.for_audit()), Some(new.for_audit()));
     let update = Change::UpdateKey { id: old.id, terms: Box::new(new.terms.clone()) };
-    control.store.commit(vec![audit, update]).await?;
+    control.store.commit([needs, vec![audit, update]].concat()).await?;
     Ok(answer(StatusCode::OK, &KeyTold::of(&new, now)))
 }
 
@@ -150,6 +142,17 @@ fn subject(id: &KeyId) -> String {
 
 fn unminted(why: &tollgate_storage::MintError) -> Fault {
     crate::NotReady::Failed(why.to_string()).into()
+}
+
+/// What a key is to be must be possible.
+async fn check(
+    control: &Control,
+    tenant: Option<&TenantId>,
+    asked: &KeyChange,
+) -> Result<(), Fault> {
+    check_expiry(asked.expires_at, control.now())?;
+    check_names(control.in_force().policy(), tenant, asked.plan.as_ref())?;
+    check_limit(control, asked.rate_limit.as_ref()).await
 }
 
 /// A key names a tenant and a plan that exist.
@@ -187,18 +190,38 @@ async fn check_limit(control: &Control, limit: Option<&RateLimit>) -> Result<(),
     control.prepare(made).await.map(drop)
 }
 
-/// What is answered to the issue of a key, without the key: that is what may be remembered.
-struct Shown(Value);
+/// A key that is to be issued.
+struct Minted {
+    key: ApiKey,
+    /// What is answered, without the key: that is what may be remembered.
+    shown: Value,
+    at: Time,
+}
 
-impl Shown {
-    fn of(key: &StoredKey, now: tollgate_core::Time) -> Shown {
-        Shown(serde_json::to_value(KeyTold::of(key, now)).unwrap_or_default())
+impl Minted {
+    fn new(key: ApiKey, stored: &StoredKey, at: Time) -> Minted {
+        let shown = serde_json::to_value(KeyTold::of(stored, at)).unwrap_or_default();
+        Minted { key, shown, at }
     }
 
-    fn with_key(mut self, key: &str) -> Response {
-        self.0["key"] = json!(key);
-        let location = format!("/v1/keys/{}", self.0["id"].as_str().unwrap_or_default());
-        let mut response = answer(StatusCode::CREATED, &self.0);
+    /// Makes the changes that issue it, and tells it once: whoever asks again is answered the same without it.
+    async fn store(
+        self,
+        control: &Control,
+        mut changes: Vec<Change>,
+        idempotency: &Idempotency,
+    ) -> Answer {
+        idempotency.remember(&mut changes, (StatusCode::CREATED, &self.shown), self.at);
+        match control.store.commit(changes).await {
+            Ok(_) => Ok(self.told()),
+            Err(why) => idempotency.or_earlier(why),
+        }
+    }
+
+    fn told(mut self) -> Response {
+        self.shown["key"] = json!(self.key.as_str());
+        let location = format!("/v1/keys/{}", self.shown["id"].as_str().unwrap_or_default());
+        let mut response = answer(StatusCode::CREATED, &self.shown);
         if let Ok(location) = HeaderValue::from_str(&location) {
             response.headers_mut().insert(LOCATION, location);
         }

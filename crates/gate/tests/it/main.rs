@@ -68,12 +68,12 @@ impl Place {
     }
 }
 
-pub(crate) fn caller<C: Clock>(
+pub(crate) fn caller<'k, C: Clock>(
     gate: &Gate<C>,
     in_force: &InForce,
     tenant: &str,
-    user: &str,
-) -> Caller {
+    user: &'k str,
+) -> Caller<'k> {
     let number = in_force.policy().tenants().number(tenant).unwrap();
     gate.caller(in_force, number, Holder::User(user), HOME)
 }

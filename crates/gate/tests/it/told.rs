@@ -61,8 +61,8 @@ fn a_refusal_is_told_of_the_limit_that_refused() {
     assert_eq!(refused["retry-after"], (31 * 86_400).to_string().as_str());
 }
 
-#[test]
-fn looking_charges_nothing_and_a_reset_is_of_one_counter() {
+#[tokio::test]
+async fn looking_charges_nothing_and_a_reset_is_of_one_counter() {
     let place = Place::new(
         "
 plans: { free: { rate_limit: { sustained: { rate: 1 }, burst: { capacity: 9 }, scope: user } } }
@@ -75,14 +75,14 @@ tenants: [ { id: acme, plan: free, rate_limit: { sustained: { rate: 1 }, burst: 
     let in_force = place.in_force();
     let caller = caller(&place.gate, &in_force, "acme", "ci");
     let work = tollgate_policy::compile::Work::default();
-    let remaining = || {
-        let passage = place.gate.look(&in_force, &caller, work);
+    let remaining = async || {
+        let passage = place.gate.look(&in_force, &caller, work).await;
         assert!(passage.is_admitted());
         [passage.chain().standing(0).remaining, passage.chain().standing(1).remaining]
     };
-    assert_eq!(remaining(), [5, 1]);
-    assert_eq!(remaining(), [5, 1]);
-    assert!(place.gate.reset(&in_force, (&caller, work), 1));
-    assert_eq!(remaining(), [5, 5]);
-    assert!(!place.gate.reset(&in_force, (&caller, work), 2));
+    assert_eq!(remaining().await, [5, 1]);
+    assert_eq!(remaining().await, [5, 1]);
+    assert!(place.gate.reset(&in_force, (&caller, work), 1).await);
+    assert_eq!(remaining().await, [5, 5]);
+    assert!(!place.gate.reset(&in_force, (&caller, work), 2).await);
 }

@@ -80,6 +80,11 @@ impl ForwardError {
         ForwardError { cause, was_never_sent, source: Some(error.into()) }
     }
 
+    /// The caller's own body ended before its end.
+    pub(crate) fn of_request_body(error: RequestBodyError) -> ForwardError {
+        ForwardError::sent(cause_of(&error)).with(error)
+    }
+
     /// What went wrong.
     pub fn cause(&self) -> ForwardCause {
         self.cause
@@ -112,15 +117,19 @@ fn request_fault(error: &hyper::Error) -> Option<ForwardCause> {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(fault) = error.downcast_ref::<RequestBodyError>() {
-            return Some(match fault {
-                RequestBodyError::TooLarge => ForwardCause::RequestTooLarge,
-                RequestBodyError::TooSlow => ForwardCause::RequestTooSlow,
-                RequestBodyError::Caller(_) => ForwardCause::RequestBroken,
-            });
+            return Some(cause_of(fault));
         }
         source = error.source();
     }
     None
+}
+
+fn cause_of(fault: &RequestBodyError) -> ForwardCause {
+    match fault {
+        RequestBodyError::TooLarge => ForwardCause::RequestTooLarge,
+        RequestBodyError::TooSlow => ForwardCause::RequestTooSlow,
+        RequestBodyError::Caller(_) => ForwardCause::RequestBroken,
+    }
 }
 
 impl fmt::Display for ForwardError {

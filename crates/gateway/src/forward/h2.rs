@@ -7,15 +7,18 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Response;
+use http::header::HOST;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::answered::Answered;
 use super::error::{ForwardCause, ForwardError};
+use super::outbound::Outbound;
 use super::pool::Pool;
 use super::{Failed, head};
 use crate::body::Body;
+use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
 use crate::request_body::RequestBody;
 use crate::stream::Stream;
 use crate::ticker::Ticker;
@@ -29,10 +32,6 @@ pub(crate) struct Shared {
 
 /// Above so many, another connection is opened: many servers allow a hundred or a little more.
 const STREAMS: usize = 100;
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
-const PING_AFTER: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Shared {
     /// A new connection, and the task that serves it.
@@ -71,9 +70,12 @@ impl Shared {
     /// Sends a request and waits for the response to begin.
     pub(crate) async fn exchange(
         mut self,
-        mut request: Request<RequestBody>,
+        outbound: &mut Outbound,
         (pool, ticker, timeout): (&Pool, &Rc<Ticker>, Duration),
-    ) -> Result<Response<Body>, Box<Failed>> {
+    ) -> Result<Response<Body>, Failed> {
+        let uri = outbound.request.uri().clone();
+        let mut request = outbound.take();
+        let host = request.headers().get(HOST).cloned();
         head::for_http2(&mut request, &pool.target.origin);
         let under_way = UnderWay::new(&self.streams);
         let watch = ticker.watch();
@@ -93,9 +95,20 @@ impl Shared {
             Some(Err(mut error)) => {
                 let unsent = error.take_message();
                 let error = ForwardError::of_exchange(error.into_error(), unsent.is_some());
-                Err(Failed::new(error, unsent))
+                let may_repeat = unsent.is_some();
+                if let Some(mut request) = unsent {
+                    *request.uri_mut() = uri;
+                    if let Some(host) = host {
+                        request.headers_mut().insert(HOST, host);
+                    }
+                    outbound.request = request;
+                }
+                Err(Failed { error, may_repeat })
             }
-            None => Err(Failed::new(ForwardError::sent(ForwardCause::ResponseTimeout), None)),
+            None => {
+                let error = ForwardError::sent(ForwardCause::ResponseTimeout);
+                Err(Failed { error, may_repeat: false })
+            }
         }
     }
 }

@@ -1,19 +1,20 @@
 //! What of a head belongs to one connection only, and what is added on the way.
 
 use http::header::{
-    CONNECTION, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    self, CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{Request, Version};
+use tollgate_wire::{HeadLines, names};
 
 use crate::connection::Connection;
 use crate::upstream::Origin;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const PROXY_AUTHENTICATE: HeaderName = http::header::PROXY_AUTHENTICATE;
-const PROXY_AUTHORIZATION: HeaderName = http::header::PROXY_AUTHORIZATION;
+const PROXY_AUTHENTICATE: HeaderName = header::PROXY_AUTHENTICATE;
+const PROXY_AUTHORIZATION: HeaderName = header::PROXY_AUTHORIZATION;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -40,16 +41,17 @@ impl Hops {
         Hops(bits.fold(0, |found, bit| found | bit))
     }
 
+    /// Whether a head that has these has `name` among them.
+    pub(crate) fn has(self, name: &HeaderName) -> bool {
+        self.0 != 0 && Hops::place(name).is_some_and(|at| self.0 & (1 << at) != 0)
+    }
+
     fn place(name: &HeaderName) -> Option<usize> {
         // The lengths of those names; few others have one of them.
         match name.as_str().len() {
             2 | 7 | 10 | 16..=19 => HOP_BY_HOP.iter().position(|hop| hop == name),
             _ => None,
         }
-    }
-
-    fn has(self, name: &HeaderName) -> bool {
-        self.0 != 0 && Hops::place(name).is_some_and(|at| self.0 & (1 << at) != 0)
     }
 }
 
@@ -62,10 +64,8 @@ fn strip(headers: &mut HeaderMap, hops: Hops) {
     if hops.0 == 0 {
         return;
     }
-    if hops.has(&CONNECTION) && !is_plain(headers) {
-        for named in named_by_connection(headers) {
-            headers.remove(named);
-        }
+    for named in named_by_connection(headers, hops) {
+        headers.remove(named);
     }
     for (at, name) in HOP_BY_HOP.iter().enumerate() {
         if hops.0 & (1 << at) != 0 {
@@ -82,16 +82,21 @@ fn is_plain(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The headers that `Connection` says are about this connection too. What frames or routes the message is not its to
-/// name: removing that would change what the upstream reads.
-fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+/// The headers that `Connection` says are about this connection too.
+pub(crate) fn named_by_connection(headers: &HeaderMap, hops: Hops) -> Vec<HeaderName> {
+    if !hops.has(&CONNECTION) || is_plain(headers) {
+        return Vec::new();
+    }
     let words =
         headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(is_comma));
-    let names = words.filter_map(|word| HeaderName::from_bytes(word.trim_ascii()).ok());
-    let is_its_own = |name: &HeaderName| {
-        *name != HOST && *name != http::header::CONTENT_LENGTH && *name != TRAILER
-    };
-    names.filter(is_its_own).collect()
+    words.filter_map(|word| connection_word(word.trim_ascii())).collect()
+}
+
+/// The header that a word of `Connection` names. What frames or routes the message is not its to name: removing that
+/// would change what the other end reads.
+pub(crate) fn connection_word(word: &[u8]) -> Option<HeaderName> {
+    let name = HeaderName::from_bytes(word).ok()?;
+    (name != HOST && name != CONTENT_LENGTH && name != TRAILER).then_some(name)
 }
 
 fn is_comma(byte: &u8) -> bool {
@@ -115,33 +120,68 @@ pub(crate) fn wanted_upgrade<B>(request: &Request<B>, hops: Hops) -> Option<Head
     (has_word(request.headers(), &CONNECTION, "upgrade") && !is_h2c).then(|| protocol.clone())
 }
 
-/// Whether a request is a gRPC call, which only HTTP/2 can carry.
-pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
-    let content_type = request.headers().get(http::header::CONTENT_TYPE);
-    request.version() == Version::HTTP_2
-        && content_type.is_some_and(|value| {
-            let value = value.as_bytes();
-            value.len() >= GRPC.len() && value[..GRPC.len()].eq_ignore_ascii_case(GRPC)
-        })
+/// Whether a caller takes trailers.
+pub(crate) fn wants_trailers(headers: &HeaderMap, hops: Hops) -> bool {
+    hops.has(&TE) && has_word(headers, &TE, "trailers")
 }
 
-const GRPC: &[u8] = b"application/grpc";
+/// Whether a field may come after the body: what frames, routes or authenticates a message must come before (RFC 9110,
+/// 6.5.1), and what the gateway says of a caller nobody else says.
+pub(crate) fn may_trail(name: &HeaderName) -> bool {
+    let is_for_heads = matches!(
+        *name,
+        CONTENT_LENGTH
+            | EXPECT
+            | HOST
+            | TRAILER
+            | header::AUTHORIZATION
+            | header::CACHE_CONTROL
+            | header::CONTENT_ENCODING
+            | header::CONTENT_RANGE
+            | header::CONTENT_TYPE
+            | header::COOKIE
+            | header::MAX_FORWARDS
+            | header::SET_COOKIE
+    );
+    !is_for_heads && Hops::place(name).is_none() && !is_ours_to_say(name)
+}
 
-/// Makes a caller's head the upstream's, all but the target, which depends on the upstream's protocol.
-pub(crate) fn prepare<B>(request: &mut Request<B>, hops: Hops, connection: &Connection) {
-    let wants_trailers = hops.has(&TE) && has_word(request.headers(), &TE, "trailers");
+/// Whether only the gateway may say this to an upstream.
+pub(crate) fn is_ours_to_say(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.starts_with("x-")
+        && (name.starts_with("x-tollgate-")
+            || name.starts_with("x-forwarded-")
+            || name == names::X_REQUEST_ID.as_str()
+            || name == names::X_RATELIMIT_DEGRADED.as_str())
+}
+
+/// Removes what may not come after a body.
+pub(crate) fn strip_untrailing(trailers: &mut HeaderMap) {
+    if !trailers.keys().all(may_trail) {
+        let names: Vec<_> = trailers.keys().filter(|name| !may_trail(name)).cloned().collect();
+        for name in names {
+            trailers.remove(name);
+        }
+    }
+}
+
+/// Whether a request is a gRPC call, which only HTTP/2 can carry.
+pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_2 && tollgate_wire::is_grpc(request.headers())
+}
+
+/// Makes a caller's head the upstream's where it is sent as a map, all but the target, which depends on the upstream's
+/// protocol. Doing it twice is doing it once.
+pub(crate) fn prepare<B>(request: &mut Request<B>, hops: Hops) {
+    let wants_trailers = wants_trailers(request.headers(), hops);
     strip(request.headers_mut(), hops);
     if wants_trailers {
         request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
     }
     // We have said 100 ourselves by the time the body is sent on.
     request.headers_mut().remove(EXPECT);
-    host(request);
-    forwarded(request.headers_mut(), connection);
-}
-
-/// `Host` says what `:authority` or an absolute target did (RFC 9112, 3.2.2).
-fn host<B>(request: &mut Request<B>) {
+    // `Host` says what `:authority` or an absolute target did (RFC 9112, 3.2.2).
     let authority = request.uri().authority();
     if let Some(Ok(host)) = authority.map(|authority| HeaderValue::from_str(authority.as_str())) {
         request.headers_mut().insert(HOST, host);
@@ -149,19 +189,28 @@ fn host<B>(request: &mut Request<B>) {
 }
 
 /// Tells the upstream who called, and how. What somebody else than a trusted proxy says about it is dropped.
-fn forwarded(headers: &mut HeaderMap, connection: &Connection) {
-    let host = headers.get(HOST).cloned();
+pub(crate) fn forwarded<B>(
+    request: &mut Request<B>,
+    told: &mut HeadLines,
+    connection: &Connection,
+) {
     let scheme = HeaderValue::from_static(if connection.is_tls() { "https" } else { "http" });
     if !connection.is_from_proxy() {
-        headers.insert(X_FORWARDED_FOR, connection.address().clone());
-        headers.insert(X_FORWARDED_PROTO, scheme);
-        if let Some(host) = host {
-            headers.insert(X_FORWARDED_HOST, host);
+        told.set(&X_FORWARDED_FOR, connection.address());
+        told.set(&X_FORWARDED_PROTO, &scheme);
+        if let Some(authority) = request.uri().authority() {
+            told.set_text(&X_FORWARDED_HOST, authority.as_str());
+        } else if let Some(host) = request.headers().get(HOST) {
+            told.set(&X_FORWARDED_HOST, host);
         } else {
-            headers.remove(X_FORWARDED_HOST);
+            request.headers_mut().remove(X_FORWARDED_HOST);
         }
         return;
     }
+    let authority = request.uri().authority();
+    let host = authority.and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    let headers = request.headers_mut();
+    let host = host.or_else(|| headers.get(HOST).cloned());
     headers.append(X_FORWARDED_FOR, connection.address().clone());
     if let Entry::Vacant(vacant) = headers.entry(X_FORWARDED_PROTO) {
         vacant.insert(scheme);

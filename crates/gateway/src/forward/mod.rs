@@ -6,17 +6,22 @@ mod error;
 mod h1;
 mod h2;
 mod head;
+mod outbound;
 mod pool;
 mod upgrade;
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use http::{Request, Response};
+use tollgate_wire::HeadLines;
 
 pub(crate) use answered::Answered;
 pub use error::{ForwardCause, ForwardError};
+pub(crate) use head::strip_untrailing;
 
 use crate::body::Body;
 use crate::connection::Connection;
@@ -24,6 +29,7 @@ use crate::presence::Presence;
 use crate::request_body::RequestBody;
 use crate::ticker::Ticker;
 use crate::upstream::Upstream;
+use outbound::Outbound;
 use pool::{Local, Pool};
 
 /// Forwards the requests of one worker, over connections of its own.
@@ -50,6 +56,8 @@ impl Forwarder {
 
     /// Sends a request on and returns the response as soon as it begins; both bodies are streamed.
     ///
+    /// `told` are lines that are added to its head; what the caller sent under their names is left out.
+    ///
     /// The request is sent a second time only where that cannot do harm: not a byte of it was written, or it has no
     /// body, means the same twice, and a connection that was kept open turned out to be closed.
     ///
@@ -57,53 +65,55 @@ impl Forwarder {
     pub async fn forward(
         &self,
         upstream: &Arc<Upstream>,
-        mut request: Request<RequestBody>,
+        request: Request<RequestBody>,
+        told: HeadLines,
         connection: &Connection,
     ) -> Result<Response<Body>, ForwardError> {
         let _pending = upstream.backpressure().enter();
         let local = self.local(upstream);
-        let hops = head::Hops::of(request.headers());
-        let upgrade = head::wanted_upgrade(&request, hops);
-        let needs_http2 = head::is_grpc(&request);
-        head::prepare(&mut request, hops, connection);
+        let mut outbound = Outbound::new(request, told, connection);
+        let needs_http2 = head::is_grpc(&outbound.request);
         let pool = self.pick(&local, upstream).await?;
-        if let Some(protocol) = upgrade {
-            return upgrade::exchange((upstream, &pool), (request, protocol), &self.presence).await;
+        if let Some(protocol) = outbound.wanted_upgrade() {
+            let wanted = (outbound.take(), protocol);
+            return upgrade::exchange((upstream, &pool), wanted, &self.presence).await;
         }
         let way = Way { upstream, pool: &pool, needs_http2, is_second: false };
-        let failed = match self.attempt(way, request).await {
+        let failed = match self.attempt(way, &mut outbound).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
         };
-        let Some(request) = failed.again else { return Err(failed.error) };
+        if !failed.may_repeat {
+            return Err(failed.error);
+        }
         let pool = self.pick(&local, upstream).await?;
         let way = Way { upstream, pool: &pool, needs_http2, is_second: true };
-        self.attempt(way, request).await.map_err(|failed| failed.error)
+        self.attempt(way, &mut outbound).await.map_err(|failed| failed.error)
     }
 
     async fn attempt(
         &self,
         way: Way<'_>,
-        request: Request<RequestBody>,
-    ) -> Result<Response<Body>, Box<Failed>> {
+        outbound: &mut Outbound,
+    ) -> Result<Response<Body>, Failed> {
         let timeout = way.upstream.response_timeout;
-        let link = match self.link(&way).await {
-            Ok(link) => link,
-            Err(error) => return Err(Failed::new(error, Some(request))),
-        };
-        match link {
-            Link::Own(busy) => busy.exchange(request, timeout).await,
-            Link::Shared(shared) => {
-                shared.exchange(request, (way.pool, &self.ticker, timeout)).await
+        match self.link(&way).await {
+            Ok(Link::Own(busy)) => busy.exchange(outbound, timeout).await,
+            Ok(Link::Shared(shared)) => {
+                shared.exchange(outbound, (way.pool, &self.ticker, timeout)).await
             }
+            Err(error) => Err(Failed { error, may_repeat: true }),
         }
     }
 
     /// A connection for one request: one that is there, or a new one.
     async fn link(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
         let may_reuse = !way.needs_http2 && !way.is_second;
-        if may_reuse && let Some(idle) = way.pool.take() {
-            return Ok(Link::Own(h1::Busy::new(idle, way.pool, true)));
+        while may_reuse && let Some(mut idle) = way.pool.take() {
+            // Those that were closed meanwhile cost nobody a request.
+            if poll_fn(|cx| Poll::Ready(idle.poll_open(cx))).await {
+                return Ok(Link::Own(h1::Busy::new(idle, way.pool, true)));
+            }
         }
         if let Some(shared) = h2::Shared::of(way.pool) {
             return Ok(Link::Shared(shared));
@@ -147,7 +157,7 @@ impl Forwarder {
             way.pool.shared.borrow_mut().push(shared.clone());
             Ok(Link::Shared(shared))
         } else {
-            let idle = h1::Idle::new(stream, &self.ticker).await?;
+            let idle = h1::Idle::new(stream, &self.ticker);
             Ok(Link::Own(h1::Busy::new(idle, way.pool, false)))
         }
     }
@@ -217,14 +227,9 @@ enum Link {
     Shared(h2::Shared),
 }
 
-/// An attempt that failed, and the request if it may be sent again.
+/// An attempt that failed, and whether the request may be sent again.
+#[derive(Debug)]
 pub(crate) struct Failed {
     error: ForwardError,
-    again: Option<Request<RequestBody>>,
-}
-
-impl Failed {
-    fn new(error: ForwardError, again: Option<Request<RequestBody>>) -> Box<Failed> {
-        Box::new(Failed { error, again })
-    }
+    may_repeat: bool,
 }

@@ -6,6 +6,7 @@ use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
+use tokio::sync::oneshot;
 
 use super::answered::Answered;
 use super::connect::connect;
@@ -15,6 +16,8 @@ use super::pool::Pool;
 use crate::body::Body;
 use crate::presence::Presence;
 use crate::request_body::RequestBody;
+use crate::stream::Stream;
+use crate::upgrade::Switch;
 use crate::upstream::Upstream;
 
 /// Sends the request over a connection of its own. If the upstream answers 101, and only then, both connections are
@@ -24,7 +27,7 @@ pub(crate) async fn exchange(
     (mut request, protocol): (Request<RequestBody>, HeaderValue),
     presence: &Presence,
 ) -> Result<Response<Body>, ForwardError> {
-    let caller = hyper::upgrade::on(&mut request);
+    let caller = Switch::accept(&mut request);
     let stream = connect(&pool.target, upstream.connect_timeout, true).await?;
     let (mut sender, driver) = http1::handshake(TokioIo::new(stream))
         .await
@@ -57,16 +60,18 @@ pub(crate) async fn exchange(
     if let Some(protocol) = protocol {
         parts.headers.insert(UPGRADE, protocol);
     }
-    join(caller, server, presence);
+    if let Some(caller) = caller {
+        join(caller, server, presence);
+    }
     Ok(Response::from_parts(parts, Body::empty()))
 }
 
 /// Copies between caller and upstream until one of them ends.
-fn join(caller: OnUpgrade, server: OnUpgrade, presence: &Presence) {
+fn join(caller: oneshot::Receiver<Stream>, server: OnUpgrade, presence: &Presence) {
     let (present, _) = presence.enter();
     tokio::task::spawn_local(async move {
         let joined = async {
-            let mut caller = TokioIo::new(caller.await?);
+            let Ok(mut caller) = caller.await else { return Ok(Ok((0, 0))) };
             let mut server = TokioIo::new(server.await?);
             let copied = copy_bidirectional(&mut caller, &mut server).await;
             Ok::<_, hyper::Error>(copied)

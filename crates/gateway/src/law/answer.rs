@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::RETRY_AFTER;
 use http::{HeaderValue, Request, Response, StatusCode};
 use tollgate_core::{PolicyName, Refusal, Scope, Span, Standing};
 use tollgate_engine::Time;
 use tollgate_gate::{Lines, Passage};
-use tollgate_wire::{Line, Problem, Refused, Report, is_grpc};
+use tollgate_wire::{HeadLines, Line, Problem, Refused, Report, is_grpc};
 
 use super::plane::Plane;
 use crate::body::Body;
+
+/// Room for the headers of a refusal, in bytes.
+const USUAL_LINES: usize = 1024;
 
 /// Answers one request.
 #[derive(Debug)]
@@ -59,6 +63,13 @@ impl Answer {
         self.refuse(&Refused::by_limit(&report, self.id()).limit_headers(passage.shows_headers()))
     }
 
+    /// Where it is counted does not work, and it may not pass uncounted.
+    pub(crate) fn unavailable(&self, what: &str) -> Response<Body> {
+        let mut response = self.fault(StatusCode::SERVICE_UNAVAILABLE, what);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response
+    }
+
     /// Too much is pending.
     pub(crate) fn overloaded(&self, source: &str, wait: Duration) -> Response<Body> {
         self.refuse(&Refused::by_backpressure(source, wait, self.id()))
@@ -83,6 +94,13 @@ impl Answer {
     }
 
     fn refuse(&self, refused: &Refused<'_>) -> Response<Body> {
-        self.finish(if self.is_grpc { refused.grpc() } else { refused.http() })
+        if self.is_grpc {
+            return self.finish(refused.grpc());
+        }
+        let mut lines = HeadLines::with_capacity(USUAL_LINES);
+        let (status, body) = refused.http_lines(&mut lines);
+        let mut response = Response::new(Body::from(body).with_lines(lines));
+        *response.status_mut() = status;
+        response
     }
 }

@@ -1,9 +1,9 @@
 //! What a request says about itself, and what the upstream is told about its caller.
 
-use http::header::{HOST, HeaderName, HeaderValue};
+use http::header::{HOST, HeaderName};
 use http::{HeaderMap, Request};
 use tollgate_gate::Caller;
-use tollgate_wire::names;
+use tollgate_wire::{HeadLines, names};
 
 use super::keys::FoundKey;
 use super::plane::Plane;
@@ -29,32 +29,36 @@ pub(crate) fn host<B>(request: &Request<B>) -> &str {
     }
 }
 
-/// Tells the upstream who called. What the caller itself said under these names is removed.
+/// What the upstream is told of who called. What the caller itself said under these names is removed.
 pub(crate) fn tell<B, F: FoundKey>(
     request: &mut Request<B>,
     plane: &Plane,
     (caller, key): (&Caller<'_>, Option<&F>),
     record: &Record,
-) {
-    let headers = request.headers_mut();
-    strip(headers);
+) -> HeadLines {
+    strip(request.headers_mut());
+    let mut told = HeadLines::with_capacity(ROOM);
     let client = caller.client();
-    headers.insert(TENANT, plane.tenant_value(client.tenant()).clone());
-    let user = key.and_then(FoundKey::user);
-    if let Some(user) = user.and_then(|user| HeaderValue::from_str(user).ok()) {
-        headers.insert(USER, user);
+    told.set(&TENANT, plane.tenant_value(client.tenant()));
+    if let Some(user) = key.and_then(FoundKey::user) {
+        told.set_text(&USER, user);
     }
     if let Some(plan) = client.plan() {
-        headers.insert(PLAN, plane.plan_value(plan).clone());
+        told.set(&PLAN, plane.plan_value(plan));
     }
-    headers.insert(&names::X_REQUEST_ID, record.request_id.clone());
+    told.set(&names::X_REQUEST_ID, &record.request_id);
+    told
 }
+
+/// For all that is told of most callers, how they came included.
+const ROOM: usize = 384;
 
 /// Removes what only the gateway may say. Most requests have none of it, so that is seen first.
 fn strip(headers: &mut HeaderMap) {
     let is_ours = |name: &HeaderName| {
         let name = name.as_str();
-        name.starts_with("x-tollgate-") || *name == *names::X_RATELIMIT_DEGRADED.as_str()
+        name.starts_with("x-")
+            && (name.starts_with("x-tollgate-") || *name == *names::X_RATELIMIT_DEGRADED.as_str())
     };
     if headers.keys().any(is_ours) {
         let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();

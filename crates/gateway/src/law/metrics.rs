@@ -96,6 +96,7 @@ impl WorkerMetrics {
         match passage.refused_by() {
             None if passage.is_empty() => {}
             None => series.tokens.add(passage.chain().cost(0)),
+            Some(_) if passage.unavailable().is_some() => self.cells.uncountable.add(1),
             Some(by) => self.refused(tier, passage.name(by)),
         }
         if self.turn.get().is_multiple_of(SAMPLE_EVERY)

@@ -24,7 +24,7 @@ use tollgate_engine::{Clock, SystemClock};
 use tollgate_gate::{Gate, Lines};
 use tollgate_policy::compile::Work;
 use tollgate_policy::routes::normalise;
-use tollgate_wire::{degraded_by, names};
+use tollgate_wire::{HeadLines, degraded_by, names};
 
 pub use keys::{FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
@@ -177,6 +177,9 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         }
         let tier = plane.tier(caller.client().plan());
         self.metrics.decided(tier, plane.endpoint(route), &passage);
+        if let Some(what) = passage.unavailable() {
+            return answer.unavailable(what);
+        }
         record.decide(&passage);
         if !passage.is_admitted() {
             return answer.refused(&passage);
@@ -187,14 +190,14 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             Some((_, Some(number))) => plane.upstream(number),
             _ => upstream,
         };
-        identity::tell(&mut request, plane, (&caller, held.get()), record);
+        let mut told = identity::tell(&mut request, plane, (&caller, held.get()), record);
         let mark = degraded.and_then(|(name, _)| degraded_by(name));
         if let Some(mark) = &mark {
-            request.headers_mut().insert(&names::X_RATELIMIT_DEGRADED, mark.clone());
+            told.set(&names::X_RATELIMIT_DEGRADED, mark);
         }
 
         let sent = gate.limiter().clock().now();
-        let mut response = match forwarder.forward(upstream, request, connection).await {
+        let mut response = match forwarder.forward(upstream, request, told, connection).await {
             Ok(response) => response,
             Err(error) => {
                 if error.was_never_sent() {
@@ -206,15 +209,16 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             }
         };
         self.metrics.answered(gate.limiter().clock().now() - sent);
-        let headers = response.headers_mut();
-        names::strip(headers);
-        headers.insert(&names::X_REQUEST_ID, record.request_id.clone());
+        names::strip(response.headers_mut());
+        let mut lines = HeadLines::with_capacity(USUAL_LINES);
+        lines.set(&names::X_REQUEST_ID, &record.request_id);
         if passage.shows_headers() && !passage.is_empty() {
-            Lines::of(&passage).report().write(headers);
+            Lines::of(&passage).report().write_lines(&mut lines);
         }
         if let Some(mark) = mark {
-            headers.insert(&names::X_RATELIMIT_DEGRADED, mark);
+            lines.set(&names::X_RATELIMIT_DEGRADED, &mark);
         }
+        response.body_mut().set_lines(lines);
         response
     }
 }
@@ -246,6 +250,9 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
         Answer::plain(&id).fault(fault.status(), &capitalised(fault.detail()))
     }
 }
+
+/// Room for the headers that a response gets, in bytes.
+const USUAL_LINES: usize = 640;
 
 /// A request under way. Its end is told however it ends: answered, or dropped because its caller hung up.
 struct Told<'l, K: Keys, R: Recorder> {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
@@ -12,6 +13,7 @@ use hyper::client::conn::http2::SendRequest;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 use crate::support::{Served, TestGateway, curl, eventually, header};
 
@@ -143,4 +145,44 @@ fn a_panic_ends_one_stream_and_is_counted() {
     assert!(!status.success());
     eventually("counted", || gateway.counts.panics() == 1);
     assert!(curl(&["--http2-prior-knowledge", &gateway.url("/")]).starts_with("GET /"));
+}
+
+/// Whether a connection on which something is asked again and again stays open for longer than an idle one may; nothing
+/// if this machine was too busy to ask often enough.
+async fn stays_open(address: SocketAddr, idle: Duration) -> Option<bool> {
+    let mut sender = connect(address).await;
+    let began = Instant::now();
+    while began.elapsed() < idle * 3 {
+        let asked = Instant::now();
+        let many = Request::get("http://a/").header("a", "1").header("b", "2");
+        let answer = sender.send_request(many.body(Full::default()).unwrap()).await;
+        if asked.elapsed() > idle / 4 {
+            return None;
+        }
+        match answer {
+            Ok(answer) => assert_eq!(answer.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+            Err(_) => return Some(false),
+        }
+        tokio::time::sleep(idle / 20).await;
+        if asked.elapsed() > idle / 2 {
+            return None;
+        }
+    }
+    Some(true)
+}
+
+/// Requests that are answered at once began and ended between two looks at the connection, which was taken for idle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_whose_requests_are_answered_at_once_is_not_idle() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.headers = 1;
+        server.caps.idle_timeout_ms = 1000;
+    });
+    for _ in 0..20 {
+        if let Some(stayed) = stays_open(gateway.address, Duration::from_secs(1)).await {
+            return assert!(stayed, "it was closed while it was in use");
+        }
+    }
+    panic!("this machine is too busy to tell");
 }

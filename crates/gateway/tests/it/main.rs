@@ -14,3 +14,4 @@ mod streaming;
 mod support;
 mod tls;
 mod upgrades;
+mod upstreams;

@@ -117,3 +117,78 @@ fn https_upstreams_are_verified_and_spoken_to_as_they_like() {
     assert_eq!(status, "502");
     assert_eq!(outer.failures.lock().unwrap()[0].0.as_str(), "connect");
 }
+
+/// Speaks HTTP/1.1 alone over TLS: answers with the length of the body it got, or a large one of its own.
+fn http1_upstream(tls: &Tls) -> std::net::SocketAddr {
+    use rustls::pki_types::pem::PemObject;
+    let certificate =
+        rustls::pki_types::CertificateDer::from_pem_file(tls.cert.to_string()).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::from_pem_file(tls.key.to_string()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let config = Arc::new(config);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming().map_while(Result::ok) {
+            let session = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            std::thread::spawn(move || serve(rustls::StreamOwned::new(session, tcp)));
+        }
+    });
+    address
+}
+
+fn serve(stream: rustls::StreamOwned<rustls::ServerConnection, std::net::TcpStream>) {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let mut reader = BufReader::new(stream);
+    for nth in 0.. {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if !matches!(reader.read_line(&mut head), Ok(1..)) {
+                return;
+            }
+        }
+        let length = crate::support::header(&head, "content-length").unwrap_or("0");
+        let mut body = vec![0; length.parse().unwrap()];
+        reader.read_exact(&mut body).unwrap();
+        let answer = if head.contains("/large") {
+            let large = "x".repeat(1_000_000);
+            format!(
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nf4240\r\n{large}\r\n0\r\n\r\n"
+            )
+        } else {
+            let text = format!("{nth}: {}", body.len());
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len())
+        };
+        reader.get_mut().write_all(answer.as_bytes()).unwrap();
+        reader.get_mut().flush().unwrap();
+    }
+}
+
+#[test]
+fn https_upstreams_that_speak_http1_keep_their_connection() {
+    let folder = Folder::new("http1");
+    let address = http1_upstream(&folder.write("upstream"));
+    let shape = crate::support::upstream(&[&format!("https://localhost:{}", address.port())]);
+    let trust = || Trust::only(folder.file("cert.pem"));
+    let upstream = Upstream::new(&shape, trust).unwrap();
+    let gateway = TestGateway::of(
+        upstream,
+        |server| server.workers = tollgate_policy::shapes::Workers::Fixed(1),
+        None,
+    );
+    assert_eq!(curl(&[&gateway.url("/")]), "0: 0");
+    let body = "x".repeat(1_000_000);
+    let file = folder.file("body");
+    std::fs::write(&file, &body).unwrap();
+    let data = format!("@{}", file.display());
+    assert_eq!(curl(&["--data-binary", &data, &gateway.url("/")]), "1: 1000000");
+    assert_eq!(curl(&[&gateway.url("/large")]).len(), 1_000_000);
+    assert_eq!(curl(&["--data", "four", &gateway.url("/")]), "3: 4");
+}

@@ -1,6 +1,6 @@
 //! Gathers limits as they are found, each checked where it stands.
 
-use tollgate_core::{Kind, Limit, LimitError, Period, PolicyName, Rate, Scope};
+use tollgate_core::{Kind, Limit, LimitError, Period, PolicyName, Rate, Scope, remote};
 
 use crate::path::Path;
 use crate::shapes::{self, Algorithm, Consistency, QuotaScope, QuotaUnit, QuotaWindow, Strategy};
@@ -89,7 +89,7 @@ impl<'f, 'd> Limits<'f, 'd> {
             counted: counted(scope, spot.node),
             scope,
             strategy: terms.strategy,
-            consistency: self.consistency(&spot.path, terms),
+            consistency: self.consistency(&spot.path, terms, &limit),
             queue: QueueBounds {
                 max_wait_ms: u32::try_from(terms.queue.max_wait_ms).unwrap_or(u32::MAX),
                 max_depth: u32::try_from(terms.queue.max_depth).unwrap_or(u32::MAX),
@@ -199,7 +199,23 @@ impl<'f, 'd> Limits<'f, 'd> {
         LimitId(self.all.len() as u32 - 1)
     }
 
-    fn consistency(&mut self, path: &Path, terms: &shapes::Terms) -> Consistency {
+    /// How nodes count it together; what Redis cannot count exactly must be counted by each alone.
+    fn consistency(&mut self, path: &Path, terms: &shapes::Terms, limit: &Limit) -> Consistency {
+        let asked = self.asked_consistency(path, terms);
+        let cannot = match asked {
+            Consistency::Local => None,
+            Consistency::Lease => remote::leasable(limit).err().map(|why| why.to_string()),
+            Consistency::Hybrid | Consistency::Strict => None,
+        };
+        let is_shared = asked != Consistency::Local;
+        let out_of_range = is_shared.then(|| remote::supports(limit).err()).flatten();
+        if let Some(why) = cannot.or_else(|| out_of_range.map(|why| why.to_string())) {
+            self.faults.error(path, why, "");
+        }
+        asked
+    }
+
+    fn asked_consistency(&mut self, path: &Path, terms: &shapes::Terms) -> Consistency {
         let is_synced = self.file.rate_limit_sync.enabled;
         match terms.consistency {
             None if is_synced => Consistency::Hybrid,

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tollgate_core::Time;
 
 use super::state::{Errand, MayLeave, State, Waiter};
-use super::{Draw, Grant, NotSpent, QuotaStanding, Refund, Reservation};
+use super::{Draw, Grant, NotSpent, QuotaPeriod, QuotaStanding, Refund, Reservation};
 use crate::request::Reply;
 use crate::{Store, StoreError, Unavailable};
 
@@ -45,6 +45,11 @@ impl QuotaAccount {
     ///
     /// [`NotSpent::MustWait`] if more has to be reserved first: [`spend`](QuotaAccount::spend) does.
     pub fn try_spend(self: &Arc<Self>, draw: Draw) -> Result<Spent, NotSpent> {
+        self.spent(draw, self.decide(draw, |_, not_spent| not_spent))
+    }
+
+    /// The same without a receipt: what is used after it, and when the period began that it was spent in.
+    pub(super) fn try_spend_at(self: &Arc<Self>, draw: Draw) -> Result<(u64, Time), NotSpent> {
         self.decide(draw, |_, not_spent| not_spent)
     }
 
@@ -63,7 +68,7 @@ impl QuotaAccount {
             }
             not_spent
         });
-        let Some(answer) = answer else { return decided };
+        let Some(answer) = answer else { return self.spent(draw, decided) };
         match answer.await {
             Ok(Ok(charged)) => Ok(charged.kept()),
             Ok(Err(why)) => Err(why),
@@ -75,16 +80,44 @@ impl QuotaAccount {
         self: &Arc<Self>,
         draw: Draw,
         otherwise: impl FnOnce(&mut State<Caller>, NotSpent) -> NotSpent,
-    ) -> Result<Spent, NotSpent> {
+    ) -> Result<(u64, Time), NotSpent> {
         let mut state = self.state.lock();
         let leftover = state.enter(&draw);
         let spent = state.spend(&draw).map_err(|why| otherwise(&mut state, why));
-        let begins = state.period().unwrap_or(draw.period).begins;
+        let (used, begins) = (state.used(), state.period().unwrap_or(draw.period).begins);
         let errand = state.errand();
         drop(state);
         self.run(leftover);
         self.run(errand);
-        spent.map(|()| Spent { account: Arc::clone(self), begins, amount: draw.amount })
+        spent.map(|()| (used, begins))
+    }
+
+    fn spent(
+        self: &Arc<Self>,
+        draw: Draw,
+        decided: Result<(u64, Time), NotSpent>,
+    ) -> Result<Spent, NotSpent> {
+        let account = || Arc::clone(self);
+        decided.map(|(_, begins)| Spent { account: account(), begins, amount: draw.amount })
+    }
+
+    /// What is used in this period, if that is known here.
+    pub(super) fn used_in(&self, period: QuotaPeriod) -> Option<u64> {
+        let standing = self.state.lock().standing()?;
+        (standing.period.begins == period.begins).then_some(standing.used)
+    }
+
+    /// Makes everything unspent that is used, so far as that is known here.
+    pub(super) fn renew(self: &Arc<Self>) {
+        let errand = {
+            let mut state = self.state.lock();
+            let used = state.used();
+            if let Some(period) = state.period() {
+                state.give_back(period.begins, used);
+            }
+            state.errand()
+        };
+        self.run(errand);
     }
 
     /// What is known of it; nothing before the store was first asked in this period.
@@ -146,7 +179,7 @@ impl QuotaAccount {
         }
     }
 
-    fn give_back(self: &Arc<Self>, begins: Time, amount: u64) {
+    pub(super) fn give_back(self: &Arc<Self>, begins: Time, amount: u64) {
         let errand = {
             let mut state = self.state.lock();
             state.give_back(begins, amount);
@@ -198,6 +231,10 @@ impl Spent {
     /// Makes it unspent, because the request was not forwarded after all. Nothing happens once its period is over.
     pub fn give_back(self) {
         self.account.give_back(self.begins, self.amount);
+    }
+
+    pub(super) fn begins(&self) -> Time {
+        self.begins
     }
 
     /// How much it is.

@@ -140,6 +140,10 @@ impl QuotaBook {
         done
     }
 
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// How many quotas are in memory.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()

@@ -11,6 +11,7 @@
 mod account;
 mod block;
 mod book;
+mod keeper;
 mod state;
 
 use tollgate_core::Time;
@@ -18,6 +19,7 @@ use tollgate_core::Time;
 pub use account::{QuotaAccount, Spent};
 pub use block::block;
 pub use book::QuotaBook;
+pub use keeper::{QuotaFailures, Quotas};
 pub use state::{Draw, NotSpent, QuotaPeriod, QuotaStanding};
 
 /// Asks the store for more of a quota.

@@ -118,7 +118,7 @@ impl<W: MayLeave> State<W> {
         self.period
     }
 
-    fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         self.taken.map_or(0, |taken| taken.saturating_sub(self.unspent + self.returning))
     }
 

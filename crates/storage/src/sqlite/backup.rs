@@ -6,8 +6,33 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
-use super::open::make_private;
-use crate::{StoreError, Unavailable};
+use super::open::{Embedded, FILE, make_private, read_only};
+use super::schema;
+use crate::{OpenError, StoreError, Unavailable};
+
+impl Embedded {
+    /// Copies everything, as it is at one moment, to a new file, whether or not a process has the folder open: nothing is
+    /// changed, so none needs to be kept out.
+    ///
+    /// # Errors
+    ///
+    /// If there is no database, it is another program's, or the file exists or cannot be written.
+    pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        let file = self.folder().join(FILE);
+        let failed = |why: String| StoreError::Unavailable(Unavailable::Failed(why));
+        if !file.exists() {
+            return Err(StoreError::NotFound { what: format!("database {}", file.display()) });
+        }
+        let cannot = |why: rusqlite::Error| failed(format!("{}: {why}", file.display()));
+        let db = read_only(&file).map_err(cannot)?;
+        let application: i64 =
+            db.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(cannot)?;
+        if application != schema::APPLICATION {
+            return Err(failed(OpenError::NotOurs { file: file.clone() }.to_string()));
+        }
+        write(&db, to)
+    }
+}
 
 /// Copies everything to a file that must not exist. It appears under its name only when it is whole and durable.
 ///

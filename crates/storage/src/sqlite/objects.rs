@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tollgate_core::Time;
 
 use super::faults::{count_from_sql, from_sql, to_sql};
-use crate::{Expect, Object, ObjectKind, StoreError, Version};
+use crate::{Expect, Object, ObjectKind, Revision, StoreError, Version};
 
 /// What is to be stored.
 pub(super) struct Draft<'a> {
@@ -70,8 +70,7 @@ pub(super) fn put(
     expect: Expect,
 ) -> Result<Version, StoreError> {
     check(db, object.kind, (object.id, expect))?;
-    let sql = "UPDATE versions SET last = last + 1 RETURNING last";
-    let version: i64 = db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    let version = next_version(db)?;
     let mut put = db.prepare_cached(
         "INSERT INTO objects (kind, id, body, version, updated_at) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT DO UPDATE SET body = ?3, version = ?4, updated_at = ?5",
@@ -90,9 +89,21 @@ pub(super) fn remove(
     if keys > 0 {
         return Err(StoreError::InUse { what: named(kind, id), keys });
     }
+    next_version(db)?;
     db.prepare_cached("DELETE FROM objects WHERE kind = ?1 AND id = ?2")?
         .execute([kind.name(), id])?;
     Ok(())
+}
+
+fn next_version(db: &Connection) -> Result<i64, StoreError> {
+    let sql = "UPDATE versions SET last = last + 1 RETURNING last";
+    Ok(db.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
+/// The version of the last change: also a removal has one.
+pub(super) fn revision(db: &Connection) -> Result<Revision, StoreError> {
+    let last = db.prepare_cached("SELECT last FROM versions")?.query_row([], |row| row.get(0))?;
+    Ok(Revision(count_from_sql(last)))
 }
 
 /// How many keys that are not revoked name this tenant or plan.

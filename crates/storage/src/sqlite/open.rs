@@ -17,7 +17,7 @@ use super::writer::Writer;
 use crate::{OpenError, Store, StoredKey};
 
 /// The database's name in its folder.
-const FILE: &str = "tollgate.db";
+pub(super) const FILE: &str = "tollgate.db";
 const READERS: usize = 2;
 /// How long to wait for other programs that look into the database.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,6 +36,10 @@ impl Embedded {
     /// The database in this folder, which is made if need be.
     pub fn at(folder: impl Into<PathBuf>) -> Embedded {
         Embedded { folder: folder.into(), max_bytes: None, watch: Box::new(|_| ()) }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Lets the database grow to so many bytes and no further.
@@ -159,7 +163,7 @@ fn limit_size(db: &Connection, bytes: u64) -> rusqlite::Result<()> {
     db.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
 }
 
-fn read_only(file: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn read_only(file: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(file, flags)?;
     db.busy_timeout(PATIENCE)?;

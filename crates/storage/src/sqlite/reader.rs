@@ -47,6 +47,9 @@ impl Reader {
                 reply.send(objects::keys_in_force(db, kind, &id));
             }
             Read::Objects(kind, reply) => reply.send(objects::list(db, kind)),
+            Read::Revision(reply) => reply.send(objects::revision(db)),
+            // Whatever was changed, this process changed, and its watchers know.
+            Read::CatchUp(reply) => reply.send(Ok(())),
             Read::Audit(page, reply) => reply.send(audit::list(db, &page)),
             Read::Answer(key, now, reply) => reply.send(idempotency::get(db, &key, now)),
             Read::QuotaTaken(name, begins, reply) => reply.send(quotas::taken(db, &name, begins)),

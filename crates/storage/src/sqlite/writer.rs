@@ -166,6 +166,12 @@ impl Writer {
                     committed.versions.push(objects::put(db, &object, expect)?);
                 }
                 Change::Remove { kind, id, expect } => objects::remove(db, kind, (&id, expect))?,
+                Change::Needs { kind, id } => drop(objects::get(db, kind, &id)?),
+                Change::Unchanged(revision) => {
+                    if objects::revision(db)? != revision {
+                        return Err(StoreError::Outdated);
+                    }
+                }
                 Change::Audit(entry) => audit::insert(db, &entry)?,
                 Change::Remember(answer) => idempotency::insert(db, &answer)?,
             }

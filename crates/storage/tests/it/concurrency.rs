@@ -3,11 +3,11 @@
 use tokio::task::JoinSet;
 use tollgate_storage::{PageOf, StoreError};
 
-use crate::{issue, key, store};
+use crate::homes::{Kind, on_every_store, store};
+use crate::{issue, key};
 
-#[test]
-fn a_refused_request_does_not_disturb_its_group() {
-    let (_folder, store) = store();
+fn a_refused_request_does_not_disturb_its_group(kind: Kind) {
+    let (_home, store) = store(kind);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
     runtime.block_on(async {
         let mut tasks = JoinSet::new();
@@ -31,9 +31,8 @@ fn a_refused_request_does_not_disturb_its_group() {
     });
 }
 
-#[test]
-fn a_caller_that_gives_up_is_not_in_the_way() {
-    let (_folder, store) = store();
+fn a_caller_that_gives_up_is_not_in_the_way(kind: Kind) {
+    let (_home, store) = store(kind);
     crate::runtime().block_on(async {
         for n in 0..200 {
             let (_, abandoned) = key("acme", 2 * n);
@@ -42,4 +41,9 @@ fn a_caller_that_gives_up_is_not_in_the_way() {
             store.commit(issue(&key("acme", 2 * n + 1).1)).await.unwrap();
         }
     });
+}
+
+on_every_store! {
+    a_refused_request_does_not_disturb_its_group,
+    a_caller_that_gives_up_is_not_in_the_way,
 }

@@ -9,16 +9,16 @@ use tollgate_storage::{
     Unavailable,
 };
 
-use crate::{NOW, issue, key, runtime, store};
+use crate::homes::{Kind, on_every_store, store};
+use crate::{NOW, issue, key, runtime};
 
 fn put(id: &str, body: &str, expect: Expect) -> Change {
     let (id, body) = (id.to_owned(), body.to_owned());
     Change::Put { kind: ObjectKind::Plan, id, body, expect, at: NOW }
 }
 
-#[test]
-fn a_version_is_never_given_twice_and_an_old_one_replaces_nothing() {
-    let (_folder, store) = store();
+fn a_version_is_never_given_twice_and_an_old_one_replaces_nothing(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let commit = async |change| store.commit(vec![change]).await.map(|done| done.versions);
         let first = commit(put("pro", "{}", Expect::Absent)).await.unwrap()[0];
@@ -45,9 +45,8 @@ fn a_version_is_never_given_twice_and_an_old_one_replaces_nothing() {
     });
 }
 
-#[test]
-fn a_body_of_another_shape_is_told_as_damage_by_name() {
-    let (_folder, store) = store();
+fn a_body_of_another_shape_is_told_as_damage_by_name(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         store.commit(vec![put("odd", r#"{"speed":1}"#, Expect::Absent)]).await.unwrap();
         let odd = store.objects(ObjectKind::Plan).await.unwrap().remove(0);
@@ -58,9 +57,8 @@ fn a_body_of_another_shape_is_told_as_damage_by_name() {
     });
 }
 
-#[test]
-fn tenants_and_plans_with_keys_in_force_stay() {
-    let (_folder, store) = store();
+fn tenants_and_plans_with_keys_in_force_stay(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let (_, mut stored) = key("acme", 1);
         stored.terms.plan = Some("pro".parse().unwrap());
@@ -98,9 +96,8 @@ async fn audited(store: &Store) -> Vec<String> {
     store.audit(page).await.unwrap().rows.into_iter().map(|entry| entry.subject).collect()
 }
 
-#[test]
-fn changes_are_made_all_or_none() {
-    let (_folder, store) = store();
+fn changes_are_made_all_or_none(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let (_, stored) = key("acme", 1);
         let mut changes = issue(&stored);
@@ -116,9 +113,8 @@ fn changes_are_made_all_or_none() {
     });
 }
 
-#[test]
-fn the_audit_is_read_newest_first_page_by_page_and_forgotten_by_age() {
-    let (_folder, store) = store();
+fn the_audit_is_read_newest_first_page_by_page_and_forgotten_by_age(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         for n in 0..10 {
             store.commit(vec![audit(n)]).await.unwrap();
@@ -148,9 +144,8 @@ fn answer(key: &str, seconds: u64) -> IdempotentAnswer {
     }
 }
 
-#[test]
-fn the_same_idempotency_key_does_nothing_twice_within_a_day() {
-    let (_folder, store) = store();
+fn the_same_idempotency_key_does_nothing_twice_within_a_day(kind: Kind) {
+    let (_home, store) = store(kind);
     let day = 24 * 3600;
     runtime().block_on(async {
         let remember = |answer: IdempotentAnswer| Change::Remember(Box::new(answer));
@@ -175,14 +170,15 @@ fn the_same_idempotency_key_does_nothing_twice_within_a_day() {
     });
 }
 
-#[test]
-fn answers_are_forgotten_by_age_and_by_number() {
-    let (_folder, store) = store();
+fn answers_are_forgotten_by_age_and_by_number(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let most = u64::from(IdempotentAnswer::MOST);
         let remember =
             |n: u64| Change::Remember(Box::new(answer(&format!("n{n}"), n / most * 24 * 3600)));
-        store.commit((0..most).map(remember).collect()).await.unwrap();
+        for part in (0..most).collect::<Vec<_>>().chunks(2000) {
+            store.commit(part.iter().copied().map(remember).collect()).await.unwrap();
+        }
         assert!(store.answer_to("n0", NOW).await.unwrap().is_some());
         store.commit((most..most + 10).map(remember).collect()).await.unwrap();
         assert!(store.answer_to("n9", NOW).await.unwrap().is_none());
@@ -195,4 +191,14 @@ fn answers_are_forgotten_by_age_and_by_number() {
         assert!(store.answer_to("n10", NOW).await.unwrap().is_none());
         assert!(store.answer_to(&format!("n{most}"), now).await.unwrap().is_some());
     });
+}
+
+on_every_store! {
+    a_version_is_never_given_twice_and_an_old_one_replaces_nothing,
+    a_body_of_another_shape_is_told_as_damage_by_name,
+    tenants_and_plans_with_keys_in_force_stay,
+    changes_are_made_all_or_none,
+    the_audit_is_read_newest_first_page_by_page_and_forgotten_by_age,
+    the_same_idempotency_key_does_nothing_twice_within_a_day,
+    answers_are_forgotten_by_age_and_by_number,
 }

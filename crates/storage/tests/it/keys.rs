@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use tollgate_core::Time;
-use tollgate_storage::{Change, Embedded, KeyTerms, PageOf, StoreError};
+use tollgate_storage::{Change, KeyTerms, PageOf, StoreError};
 
-use crate::{NOW, issue, key, runtime, store};
+use crate::homes::{Kind, on_every_store, store};
+use crate::{NOW, issue, key, runtime};
 
-#[test]
-fn what_is_issued_is_there_after_a_restart_and_the_key_itself_is_nowhere() {
-    let (folder, store) = store();
+fn what_is_issued_is_there_after_a_restart_and_the_key_itself_is_nowhere(kind: Kind) {
+    let (home, store) = store(kind);
     let (secret, mut stored) = key("acme", 1);
     stored.user = Some("ann@example.com".parse().unwrap());
     stored.terms = KeyTerms {
@@ -23,20 +23,16 @@ fn what_is_issued_is_there_after_a_restart_and_the_key_itself_is_nowhere() {
     runtime().block_on(async {
         assert_eq!(store.commit(issue(&stored)).await.unwrap().keys, [stored.clone()]);
         store.close().await.unwrap();
-        let store = Embedded::at(folder.path()).open().unwrap();
+        let store = home.open();
         assert_eq!(store.key(stored.id.clone()).await, Ok(stored));
         store.close().await.unwrap();
     });
-    for entry in std::fs::read_dir(folder.path()).unwrap() {
-        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-        let random = &secret.as_str().as_bytes()[12..];
-        assert!(!bytes.windows(random.len()).any(|window| window == random));
-    }
+    let (bytes, random) = (home.bytes(), &secret.as_str().as_bytes()[12..]);
+    assert!(!bytes.windows(random.len()).any(|window| window == random));
 }
 
-#[test]
-fn lists_go_page_by_page_in_the_order_of_issue() {
-    let (_folder, store) = store();
+fn lists_go_page_by_page_in_the_order_of_issue(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let mut issued = Vec::new();
         for n in 0..25 {
@@ -67,9 +63,8 @@ fn lists_go_page_by_page_in_the_order_of_issue() {
     }
 }
 
-#[test]
-fn a_rotated_key_works_until_its_grace_ends_and_its_line_is_known() {
-    let (_folder, store) = store();
+fn a_rotated_key_works_until_its_grace_ends_and_its_line_is_known(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let (_, old) = key("acme", 1);
         store.commit(issue(&old)).await.unwrap();
@@ -95,9 +90,8 @@ fn a_rotated_key_works_until_its_grace_ends_and_its_line_is_known() {
     });
 }
 
-#[test]
-fn a_revoked_key_has_ended_and_cannot_be_rotated() {
-    let (_folder, store) = store();
+fn a_revoked_key_has_ended_and_cannot_be_rotated(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let (_, stored) = key("acme", 1);
         store.commit(issue(&stored)).await.unwrap();
@@ -121,9 +115,8 @@ fn a_revoked_key_has_ended_and_cannot_be_rotated() {
     });
 }
 
-#[test]
-fn a_key_moves_to_another_plan() {
-    let (_folder, store) = store();
+fn a_key_moves_to_another_plan(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let (_, stored) = key("acme", 1);
         store.commit(issue(&stored)).await.unwrap();
@@ -141,9 +134,8 @@ fn a_key_moves_to_another_plan() {
     });
 }
 
-#[test]
-fn all_keys_in_force_are_loaded_and_no_others() {
-    let (_folder, store) = store();
+fn all_keys_in_force_are_loaded_and_no_others(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let second = Duration::from_secs(1);
         let mut expected = Vec::new();
@@ -173,4 +165,13 @@ fn an_audit_row_says_nothing_a_key_could_be_found_by() {
     let text = stored.for_audit().to_string();
     assert!(text.contains(stored.id.as_str()) && text.contains("acme"));
     assert!(!text.contains(&stored.sha256.to_string()) && !text.contains(secret.as_str()));
+}
+
+on_every_store! {
+    what_is_issued_is_there_after_a_restart_and_the_key_itself_is_nowhere,
+    lists_go_page_by_page_in_the_order_of_issue,
+    a_rotated_key_works_until_its_grace_ends_and_its_line_is_known,
+    a_revoked_key_has_ended_and_cannot_be_rotated,
+    a_key_moves_to_another_plan,
+    all_keys_in_force_are_loaded_and_no_others,
 }

@@ -6,23 +6,32 @@ mod backup;
 mod concurrency;
 mod control;
 mod failing;
+#[allow(dead_code, reason = "it has what the counters' tests need as well")]
+#[path = "../../../redis/tests/it/groups.rs"]
+mod groups;
+mod homes;
 mod keys;
 mod kills;
 mod opening;
+mod quota_gate;
 mod quota_model;
 mod quotas;
+#[allow(dead_code, unused, reason = "it has what the counters' tests need as well")]
+#[path = "../../../redis/tests/it/servers.rs"]
+mod servers;
+mod shared;
 mod snapshot;
+mod troubled;
 mod usage;
 
 use std::convert::Infallible;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tollgate_core::Time;
 use tollgate_policy::ApiKey;
-use tollgate_storage::{Change, Embedded, KeyDraft, KeyTerms, Store, StoredKey};
+use tollgate_storage::{Change, KeyDraft, KeyTerms, StoredKey};
 
 /// The present moment of all tests.
 pub const NOW: Time = Time::from_secs(1_800_000_000);
@@ -30,13 +39,6 @@ pub const NOW: Time = Time::from_secs(1_800_000_000);
 /// A runtime of this thread's own.
 pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-/// A folder that goes with the test, and the database in it.
-pub fn store() -> (TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Embedded::at(folder.path()).open().unwrap();
-    (folder, store)
 }
 
 /// A key of which everything follows from `seed`.

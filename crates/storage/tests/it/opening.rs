@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 
 use tollgate_storage::{Embedded, OpenError, StoreError, Unavailable};
 
-use crate::{child, folder_of_child, issue, key, runtime, store};
+use crate::homes::embedded;
+use crate::{child, folder_of_child, issue, key, runtime};
 
 #[test]
 fn a_second_process_is_refused_by_name_of_the_first_and_let_in_after_it() {
@@ -34,7 +35,7 @@ fn holds_the_database() {
 
 #[test]
 fn a_closed_store_says_so_and_its_folder_can_be_opened_again() {
-    let (folder, store) = store();
+    let (folder, store) = embedded();
     runtime().block_on(async {
         store.close().await.unwrap();
         let closed = || Err(StoreError::Unavailable(Unavailable::Closed));
@@ -50,7 +51,7 @@ fn a_closed_store_says_so_and_its_folder_can_be_opened_again() {
 
 #[test]
 fn a_store_whose_handles_are_gone_closes_by_itself() {
-    let (folder, store) = store();
+    let (folder, store) = embedded();
     runtime().block_on(store.commit(issue(&key("acme", 1).1))).unwrap();
     drop(store);
     let mut tries = 0;
@@ -68,7 +69,7 @@ fn a_store_whose_handles_are_gone_closes_by_itself() {
 
 #[test]
 fn a_newer_schema_is_refused_and_left_alone() {
-    let (folder, store) = store();
+    let (folder, store) = embedded();
     runtime().block_on(store.close()).unwrap();
     let db = rusqlite::Connection::open(folder.path().join("tollgate.db")).unwrap();
     db.pragma_update(None, "user_version", 4711).unwrap();

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tollgate_storage::{Draw, NotSpent, QuotaBook, Spent, Store, block};
 
+use crate::homes::{Kind, on_every_store, store};
 use crate::quotas::{period, settled};
-use crate::{runtime, store};
+use crate::runtime;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -146,9 +147,8 @@ async fn run(store: &Store, name: &str, ops: Vec<Op>) {
     }
 }
 
-#[test]
-fn no_crash_admits_more_than_the_limit_and_a_clean_stop_is_exact() {
-    let (_folder, store) = store();
+fn no_crash_admits_more_than_the_limit_and_a_clean_stop_is_exact(kind: Kind) {
+    let (_home, store) = store(kind);
     let runtime = runtime();
     let case = Cell::new(0);
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) };
@@ -156,4 +156,8 @@ fn no_crash_admits_more_than_the_limit_and_a_clean_stop_is_exact() {
         case.set(case.get() + 1);
         runtime.block_on(run(&store, &format!("quota-{}", case.get()), ops));
     });
+}
+
+on_every_store! {
+    no_crash_admits_more_than_the_limit_and_a_clean_stop_is_exact,
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tollgate_core::Time;
 use tollgate_storage::{
-    Day, Draw, Embedded, NotSpent, QuotaAccount, QuotaBook, QuotaPeriod, Store, Tidy, Unavailable,
-    block,
+    Day, Draw, NotSpent, QuotaAccount, QuotaBook, QuotaPeriod, Store, Tidy, Unavailable, block,
 };
 
-use crate::{runtime, store};
+use crate::homes::{Kind, embedded, on_every_store, store};
+use crate::runtime;
 
 pub fn period(n: u64) -> QuotaPeriod {
     QuotaPeriod { begins: Time::from_secs(n * 100), ends: Time::from_secs((n + 1) * 100) }
@@ -30,9 +30,8 @@ async fn taken(store: &Store, account: &QuotaAccount) -> u64 {
     store.quota_taken(account.name(), period(1).begins).await.unwrap()
 }
 
-#[test]
-fn the_first_waits_and_the_next_do_not() {
-    let (_folder, store) = store();
+fn the_first_waits_and_the_next_do_not(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 100);
     runtime().block_on(async {
         let account = book.account("acme").unwrap();
@@ -45,9 +44,8 @@ fn the_first_waits_and_the_next_do_not() {
     });
 }
 
-#[test]
-fn more_is_reserved_ahead_of_need() {
-    let (_folder, store) = store();
+fn more_is_reserved_ahead_of_need(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 100);
     runtime().block_on(async {
         let account = book.account("acme").unwrap();
@@ -64,10 +62,9 @@ fn more_is_reserved_ahead_of_need() {
     });
 }
 
-#[test]
-fn exactly_the_limit_is_spent_and_then_nobody_asks_the_store() {
+fn exactly_the_limit_is_spent_and_then_nobody_asks_the_store(kind: Kind) {
     for limit in [1, 7, 99, 100, 1234] {
-        let (_folder, store) = store();
+        let (_home, store) = store(kind);
         let book = QuotaBook::new(store.clone(), 100);
         runtime().block_on(async {
             let account = book.account("acme").unwrap();
@@ -84,9 +81,8 @@ fn exactly_the_limit_is_spent_and_then_nobody_asks_the_store() {
     }
 }
 
-#[test]
-fn many_at_once_spend_the_limit_and_not_one_more() {
-    let (_folder, store) = store();
+fn many_at_once_spend_the_limit_and_not_one_more(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = Arc::new(QuotaBook::new(store.clone(), 100));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
     let spent = runtime.block_on(async {
@@ -107,9 +103,8 @@ fn many_at_once_spend_the_limit_and_not_one_more() {
     assert_eq!(runtime.block_on(store.quota_taken("acme", period(1).begins)), Ok(3000));
 }
 
-#[test]
-fn a_clean_stop_is_exact_and_a_restart_goes_on_from_there() {
-    let (folder, store) = store();
+fn a_clean_stop_is_exact_and_a_restart_goes_on_from_there(kind: Kind) {
+    let (home, store) = store(kind);
     runtime().block_on(async {
         let book = QuotaBook::new(store.clone(), 100);
         let account = book.account("acme").unwrap();
@@ -123,7 +118,7 @@ fn a_clean_stop_is_exact_and_a_restart_goes_on_from_there() {
         assert_eq!(account.spend(draw(1, 10_000)).await.unwrap_err(), closed);
         store.close().await.unwrap();
 
-        let store = Embedded::at(folder.path()).open().unwrap();
+        let store = home.open();
         let book = QuotaBook::new(store.clone(), 100);
         let account = book.account("acme").unwrap();
         account.spend(draw(1, 10_000)).await.unwrap();
@@ -135,9 +130,8 @@ fn a_clean_stop_is_exact_and_a_restart_goes_on_from_there() {
     });
 }
 
-#[test]
-fn a_crash_strands_a_block_at_most_and_gives_nothing_back() {
-    let (_folder, store) = store();
+fn a_crash_strands_a_block_at_most_and_gives_nothing_back(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         let limit = 10_000;
         let mut spent = 0;
@@ -155,9 +149,8 @@ fn a_crash_strands_a_block_at_most_and_gives_nothing_back() {
     });
 }
 
-#[test]
-fn what_is_given_back_can_be_spent_again_but_not_in_another_period() {
-    let (_folder, store) = store();
+fn what_is_given_back_can_be_spent_again_but_not_in_another_period(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 100);
     runtime().block_on(async {
         let account = book.account("acme").unwrap();
@@ -178,9 +171,8 @@ fn what_is_given_back_can_be_spent_again_but_not_in_another_period() {
     });
 }
 
-#[test]
-fn giving_back_much_leaves_no_more_than_a_block_to_be_stranded() {
-    let (_folder, store) = store();
+fn giving_back_much_leaves_no_more_than_a_block_to_be_stranded(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 100);
     runtime().block_on(async {
         let account = book.account("acme").unwrap();
@@ -192,9 +184,8 @@ fn giving_back_much_leaves_no_more_than_a_block_to_be_stranded() {
     });
 }
 
-#[test]
-fn who_changes_the_plan_keeps_what_was_used() {
-    let (_folder, store) = store();
+fn who_changes_the_plan_keeps_what_was_used(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 100);
     runtime().block_on(async {
         let account = book.account("acme").unwrap();
@@ -206,9 +197,8 @@ fn who_changes_the_plan_keeps_what_was_used() {
     });
 }
 
-#[test]
-fn a_caller_that_hangs_up_while_waiting_has_spent_nothing() {
-    let (_folder, store) = store();
+fn a_caller_that_hangs_up_while_waiting_has_spent_nothing(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 100);
     runtime().block_on(async {
         let account = book.account("acme").unwrap();
@@ -223,9 +213,8 @@ fn a_caller_that_hangs_up_while_waiting_has_spent_nothing() {
     });
 }
 
-#[test]
-fn idle_accounts_are_settled_and_make_room_for_others() {
-    let (_folder, store) = store();
+fn idle_accounts_are_settled_and_make_room_for_others(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 64);
     runtime().block_on(async {
         for n in 0..2000 {
@@ -246,9 +235,8 @@ fn idle_accounts_are_settled_and_make_room_for_others() {
     });
 }
 
-#[test]
-fn an_amount_above_the_limit_never_asks_the_store() {
-    let (_folder, store) = store();
+fn an_amount_above_the_limit_never_asks_the_store(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 64);
     runtime().block_on(async {
         let account = book.account("acme").unwrap();
@@ -257,9 +245,8 @@ fn an_amount_above_the_limit_never_asks_the_store() {
     });
 }
 
-#[test]
-fn a_store_that_is_gone_is_asked_once_a_request_and_what_is_reserved_is_still_spent() {
-    let (_folder, store) = store();
+fn a_store_that_is_gone_is_asked_once_a_request_and_what_is_reserved_is_still_spent(kind: Kind) {
+    let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 64);
     runtime().block_on(async {
         let account = book.account("acme").unwrap();
@@ -283,7 +270,7 @@ fn a_store_that_is_gone_is_asked_once_a_request_and_what_is_reserved_is_still_sp
 
 #[test]
 fn balances_are_kept_a_week_beyond_their_period() {
-    let (_folder, store) = store();
+    let (_folder, store) = embedded();
     let book = QuotaBook::new(store.clone(), 64);
     runtime().block_on(async {
         let account = book.account("acme").unwrap();
@@ -296,4 +283,20 @@ fn balances_are_kept_a_week_beyond_their_period() {
             assert_eq!(taken(&store, &account).await, kept);
         }
     });
+}
+
+on_every_store! {
+    the_first_waits_and_the_next_do_not,
+    more_is_reserved_ahead_of_need,
+    exactly_the_limit_is_spent_and_then_nobody_asks_the_store,
+    many_at_once_spend_the_limit_and_not_one_more,
+    a_clean_stop_is_exact_and_a_restart_goes_on_from_there,
+    a_crash_strands_a_block_at_most_and_gives_nothing_back,
+    what_is_given_back_can_be_spent_again_but_not_in_another_period,
+    giving_back_much_leaves_no_more_than_a_block_to_be_stranded,
+    who_changes_the_plan_keeps_what_was_used,
+    a_caller_that_hangs_up_while_waiting_has_spent_nothing,
+    idle_accounts_are_settled_and_make_room_for_others,
+    an_amount_above_the_limit_never_asks_the_store,
+    a_store_that_is_gone_is_asked_once_a_request_and_what_is_reserved_is_still_spent,
 }

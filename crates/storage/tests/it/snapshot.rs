@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::Time;
-use tollgate_storage::{Embedded, KeyLoader, KeySnapshot, KeyTerms};
+use tollgate_storage::{KeyLoader, KeySnapshot, KeyTerms};
 
+use crate::homes::{Home, Kind, on_every_store};
 use crate::{NOW, issue, key, runtime};
 
 #[test]
@@ -69,13 +70,11 @@ fn a_new_policy_reaches_every_key() {
     }
 }
 
-#[test]
-fn what_the_caller_is_told_is_in_force() {
-    let folder = tempfile::tempdir().unwrap();
+fn what_the_caller_is_told_is_in_force(kind: Kind) {
+    let home = Home::new(kind);
     let snapshot = Arc::new(KeySnapshot::new());
     let watching = Arc::clone(&snapshot);
-    let store =
-        Embedded::at(folder.path()).watch_keys(move |key| watching.apply(key, ())).open().unwrap();
+    let store = home.open_watching(move |key| watching.apply(key, ()));
     runtime().block_on(async {
         for n in 0..100 {
             let (_, stored) = key("acme", n);
@@ -89,11 +88,11 @@ fn what_the_caller_is_told_is_in_force() {
 
         let again = Arc::new(KeySnapshot::new());
         let watching = Arc::clone(&again);
-        let embedded = Embedded::at(folder.path()).watch_keys(move |key| watching.apply(key, 2));
-        let store = embedded.open().unwrap();
+        let store = home.open_watching(move |key| watching.apply(key, 2));
         let mut loader = KeyLoader::new();
         store.for_each_key(NOW, |key| loader.push(&key, 1)).await.unwrap();
         again.fill(loader);
+        store.catch_up().await.unwrap();
         store.commit(issue(&key("acme", 100).1)).await.unwrap();
         for n in 0..=100 {
             let found = again.find(&key("acme", n).1.sha256, NOW).unwrap();
@@ -101,6 +100,10 @@ fn what_the_caller_is_told_is_in_force() {
         }
         store.close().await.unwrap();
     });
+}
+
+on_every_store! {
+    what_the_caller_is_told_is_in_force,
 }
 
 #[test]

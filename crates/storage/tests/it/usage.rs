@@ -6,11 +6,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate_core::Time;
 use tollgate_storage::{
-    Caller, Day, Embedded, Grouping, Store, StoreError, Tidy, UsageQuery, UsageRecorder, UsageRow,
-    Use,
+    Caller, Day, Grouping, Store, StoreError, Tidy, UsageQuery, UsageRecorder, UsageRow, Use,
 };
 
-use crate::{NOW, runtime, store};
+use crate::homes::{Home, Kind, on_every_store, store};
+use crate::{NOW, runtime};
 
 const ALL: Grouping = Grouping { tenant: true, key: true, route: true, plan: true, day: true };
 
@@ -85,38 +85,45 @@ fn groupings() -> impl Strategy<Value = Grouping> {
     })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+/// Questions about one set of batches: whose, which key's, of which days.
+type Filters = (Option<u8>, Option<u8>, (u64, u64));
 
-    #[test]
-    fn every_question_is_answered_as_if_counted_one_by_one(
+fn ask(kind: Kind, batches: &[Vec<Seen>], groupings: &[Grouping], filters: Filters) {
+    let (home, store) = store(kind);
+    let (tenant, key, days) = filters;
+    runtime().block_on(async {
+        let mut recorders = [UsageRecorder::new(), UsageRecorder::new()];
+        for (n, batch) in batches.iter().enumerate() {
+            batch.iter().for_each(|seen| count(&mut recorders[n % 2], *seen));
+            recorders[n % 2].flush(&store).await.unwrap();
+        }
+        let all = batches.concat();
+        for group_by in groupings {
+            let query = UsageQuery {
+                tenant: tenant.map(|n| format!("tenant-{n}").parse().unwrap()),
+                key: key.map(|n| format!("key-{n}").parse().unwrap()),
+                from: Day::of(at_day(days.0)),
+                to: Day::of(at_day(days.1)),
+                group_by: *group_by,
+                at_most: UsageQuery::ROWS,
+            };
+            assert_eq!(store.usage(query.clone()).await.unwrap(), expected(&all, &query));
+        }
+        store.close().await.unwrap();
+        if let Home::Folder(folder) = &home {
+            assert_eq!(shown_to_people(folder.path()), expected(&all, &query(ALL)));
+        }
+    });
+}
+
+fn every_question_is_answered_as_if_counted_one_by_one(kind: Kind) {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) };
+    proptest!(config, |(
         batches in prop::collection::vec(prop::collection::vec(seen(), 0..60), 1..5),
         group_by in prop::collection::vec(groupings(), 8),
-        tenant in prop::option::of(0..4u8), key in prop::option::of(1..5u8), days in (0..6u64, 0..6u64),
-    ) {
-        let (folder, store) = store();
-        runtime().block_on(async {
-            let mut recorders = [UsageRecorder::new(), UsageRecorder::new()];
-            for (n, batch) in batches.iter().enumerate() {
-                batch.iter().for_each(|seen| count(&mut recorders[n % 2], *seen));
-                recorders[n % 2].flush(&store).await.unwrap();
-            }
-            let all = batches.concat();
-            for group_by in group_by {
-                let query = UsageQuery {
-                    tenant: tenant.map(|n| format!("tenant-{n}").parse().unwrap()),
-                    key: key.map(|n| format!("key-{n}").parse().unwrap()),
-                    from: Day::of(at_day(days.0)),
-                    to: Day::of(at_day(days.1)),
-                    group_by,
-                    at_most: UsageQuery::ROWS,
-                };
-                assert_eq!(store.usage(query.clone()).await.unwrap(), expected(&all, &query));
-            }
-            store.close().await.unwrap();
-            assert_eq!(shown_to_people(folder.path()), expected(&all, &query(ALL)));
-        });
-    }
+        tenant in prop::option::of(0..4u8), key in prop::option::of(1..5u8),
+        days in (0..6u64, 0..6u64),
+    )| ask(kind, &batches, &group_by, (tenant, key, days)));
 }
 
 /// What any SQLite tool shows.
@@ -156,9 +163,8 @@ async fn requests(store: &Store) -> u64 {
     store.usage(query(Grouping::default())).await.unwrap().iter().map(|row| row.requests).sum()
 }
 
-#[test]
-fn an_answer_with_too_many_rows_is_refused_with_what_to_do() {
-    let (_folder, store) = store();
+fn an_answer_with_too_many_rows_is_refused_with_what_to_do(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         fill(&store, 10).await;
         let refused = store.usage(UsageQuery { at_most: 999, ..query(ALL) }).await.unwrap_err();
@@ -176,9 +182,8 @@ fn an_answer_with_too_many_rows_is_refused_with_what_to_do() {
     });
 }
 
-#[test]
-fn old_usage_is_deleted_slice_by_slice_and_the_rest_stays() {
-    let (_folder, store) = store();
+fn old_usage_is_deleted_slice_by_slice_and_the_rest_stays(kind: Kind) {
+    let (_home, store) = store(kind);
     runtime().block_on(async {
         assert_eq!(fill(&store, 50).await, 5000);
         let usage_from = Day::of(at_day(45));
@@ -191,20 +196,19 @@ fn old_usage_is_deleted_slice_by_slice_and_the_rest_stays() {
     });
 }
 
-#[test]
-fn nothing_is_lost_by_a_clean_stop_nor_by_a_store_that_fails() {
-    let (folder, store) = store();
+fn nothing_is_lost_by_a_clean_stop_nor_by_a_store_that_fails(kind: Kind) {
+    let (home, store) = store(kind);
     runtime().block_on(async {
         let mut recorder = UsageRecorder::new();
         (0..100).for_each(|n| count(&mut recorder, (1, 1, n % 3, 1, 0, n % 2 == 0, 2)));
         store.close().await.unwrap();
         assert!(recorder.flush(&store).await.is_err());
         (0..100).for_each(|n| count(&mut recorder, (1, 1, n % 3, 1, 0, n % 2 == 0, 2)));
-        let store = Embedded::at(folder.path()).open().unwrap();
+        let store = home.open();
         recorder.flush(&store).await.unwrap();
         assert!(recorder.is_empty() && recorder.lost() == 0);
         store.close().await.unwrap();
-        let store = Embedded::at(folder.path()).open().unwrap();
+        let store = home.open();
         let rows = store.usage(query(Grouping::default())).await.unwrap();
         assert_eq!((rows[0].requests, rows[0].refusals, rows[0].tokens), (200, 100, 400));
     });
@@ -222,4 +226,11 @@ fn a_recorder_is_bounded_and_says_what_it_did_not_count() {
     recorder.count(known, Use { refused: false, tokens: 1 }, NOW);
     assert_eq!(recorder.lost(), 10);
     assert_eq!(recorder.drain().len(), UsageRecorder::MOST);
+}
+
+on_every_store! {
+    every_question_is_answered_as_if_counted_one_by_one,
+    an_answer_with_too_many_rows_is_refused_with_what_to_do,
+    old_usage_is_deleted_slice_by_slice_and_the_rest_stays,
+    nothing_is_lost_by_a_clean_stop_nor_by_a_store_that_fails,
 }

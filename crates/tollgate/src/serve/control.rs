@@ -193,6 +193,10 @@ fn needs_restart(old: &shapes::File, new: &shapes::File) -> Vec<String> {
         ("server.workers", before.workers != after.workers),
         ("storage", old.storage != new.storage),
         ("redis.url", old.redis.url != new.redis.url),
+        ("redis.mode", old.redis.mode != new.redis.mode),
+        ("redis.timeout_ms", old.redis.timeout_ms != new.redis.timeout_ms),
+        ("redis.prefix", old.redis.prefix.as_str() != new.redis.prefix.as_str()),
+        ("rate_limit_sync", old.rate_limit_sync != new.rate_limit_sync),
     ];
     checks.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect()
 }

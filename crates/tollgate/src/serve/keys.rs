@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::Notify;
 use tollgate_engine::Time;
 use tollgate_gate::{Gate, OwnLimit};
 use tollgate_gateway::law::{FileKeys, FoundKey, Keys, Shared};
@@ -46,12 +47,16 @@ impl AllKeys {
 
 /// Where the storage finds the keys that it tells of. It is opened before there is a policy, and so before there are any.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Watched(Arc<OnceLock<Arc<Shared<AllKeys>>>>);
+pub(crate) struct Watched {
+    keys: Arc<OnceLock<Arc<Shared<AllKeys>>>>,
+    /// Woken when other nodes have changed tenants or plans.
+    pub(crate) objects: Arc<Notify>,
+}
 
 impl Watched {
     /// A key was stored or changed: requests go by that from here on.
     pub(crate) fn changed(&self, key: &StoredKey) {
-        if let Some(shared) = self.0.get() {
+        if let Some(shared) = self.keys.get() {
             let plane = shared.plane();
             let own = own_limit(shared.gate(), plane.in_force().policy(), key);
             shared.keys().stored.apply(key, own);
@@ -85,8 +90,9 @@ impl Watched {
             );
         }
         // Nobody else has begun to watch with this.
-        drop(self.0.set(Arc::clone(shared)));
-        Ok(())
+        drop(self.keys.set(Arc::clone(shared)));
+        // What other nodes changed while keys were read.
+        store.catch_up().await
     }
 }
 

@@ -12,7 +12,9 @@ use tollgate_gateway::Counts;
 use tollgate_gateway::law::Shared;
 
 use super::books::StorageState;
+use super::counting::Counting;
 use super::keys::AllKeys;
+use super::sharing_metrics;
 
 /// What was counted by the law, the counters, the listener and the storage.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub(crate) struct Scraped {
     pub(crate) shared: Arc<Shared<AllKeys>>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) storage: Arc<StorageState>,
+    pub(crate) counting: Counting,
 }
 
 impl Collector for Scraped {
@@ -55,6 +58,11 @@ impl Collector for Scraped {
             ),
             ("tollgate_connection_timeouts", "Connections ended: too slow", self.counts.timeouts()),
             (
+                "tollgate_quotas_uncounted",
+                "Requests that passed although their quota could not be counted",
+                self.counting.quota_failures().uncounted,
+            ),
+            (
                 "tollgate_usage_lost",
                 "Requests not counted as used, because the storage did not work",
                 self.storage.lost(),
@@ -63,6 +71,9 @@ impl Collector for Scraped {
         ] {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        if let Some(state) = self.counting.sharing() {
+            sharing_metrics::encode(&mut encoder, &state)?;
         }
         self.shared.metrics().encode(encoder)
     }

@@ -3,11 +3,13 @@
 mod access_log;
 mod books;
 mod control;
+mod counting;
 mod echo;
 mod keys;
 mod metrics;
 mod refused;
 mod running;
+mod sharing_metrics;
 mod signals;
 mod source;
 mod storage;
@@ -22,7 +24,6 @@ use arc_swap::ArcSwap;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tollgate_admin::{Admin, NotReady, check_address, made};
-use tollgate_gate::Gate;
 use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
 use tollgate_gateway::{Certificates, Gateway, Settings};
 use tollgate_policy::Loaded;
@@ -31,12 +32,14 @@ use tollgate_policy::shapes::Server;
 use tollgate_storage::Store;
 use tracing::Level;
 
+use crate::admin_url::announce;
 use crate::args::Serve;
 use crate::exit::Failure;
 use crate::output::{print, tell};
 use access_log::AccessLog;
 use books::{Book, Bookkeeper, StorageState};
 use control::{Parts, Served};
+use counting::Counting;
 use keys::{AllKeys, Watched};
 use refused::Refusals;
 use running::{Running, bind_admin, not_bound};
@@ -76,8 +79,7 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let (token, token_place) = storage::token(&folder)?;
 
     let access_log = AccessLog::new(&server.access_log)?;
-    let gate =
-        Gate::new(usize::try_from(policy.settings().counters.max_keys).unwrap_or(usize::MAX));
+    let (gate, counting) = Counting::start(policy.settings(), &store)?;
     let (keys, metrics) = (AllKeys::of_file(&policy), Metrics::default());
     let plane = Plane::prepare(policy, None).map_err(failed)?.bind(&gate, &metrics);
     let shared = Shared::new((gate, metrics), keys, plane);
@@ -85,6 +87,12 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     runtime.block_on(watched.begin(&shared, (&store, now))).map_err(failed)?;
 
     let admin_listener = bind_admin(&server)?;
+    let announced = announce(&folder, admin_listener.local_addr()?).inspect_err(|why| {
+        tracing::warn!(
+            "commands beside it must be told its address, which {} cannot keep: {why}",
+            folder.display()
+        );
+    });
     let gateway = Gateway::bind(settings).map_err(|error| not_bound(&server.listen, &error))?;
     let (to_books, pages) = mpsc::unbounded_channel();
     let of_workers = (Arc::clone(&shared), Arc::clone(&access_log));
@@ -99,19 +107,34 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let parts = Parts { source, shared, tuning, access_log, refusals, text };
     let served = Served::new(parts);
     let admin = Admin::new(store.clone(), Arc::new(served.clone()), token);
-    Ok(Running { served, data, admin, admin_listener, store, books, pages, watch, token_place })
+    let announced = announced.ok();
+    let elsewhere = watched.objects;
+    let storage = (store, counting);
+    Ok(Running {
+        served,
+        data,
+        admin,
+        admin_listener,
+        announced,
+        storage,
+        elsewhere,
+        books,
+        pages,
+        watch,
+        token_place,
+    })
 }
 
 /// Opens the storage and compiles the file with what the API made.
 fn keep(loaded: Loaded, runtime: &Runtime) -> Result<Kept, Failure> {
     let folder = storage::folder(&loaded.value.storage);
-    if !folder.exists() {
+    if !loaded.value.storage.redis && !folder.exists() {
         // Where nothing was made yet the file is judged alone, and a bad one leaves no folder behind.
         Policy::compile(loaded.clone(), Made::default())
             .map_err(|faults| unusable(faults.into()))?;
     }
     let watched = Watched::default();
-    let store = storage::open(&folder, &watched)?;
+    let store = storage::open(&loaded.value, &watched)?;
     let made = runtime.block_on(made(&store)).map_err(failed)?;
     let policy = Policy::compile(loaded, made).map_err(|faults| unusable(faults.into()))?;
     tell(policy.warnings());

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tollgate_admin::{Admin, Health, Open};
 use tollgate_policy::ListenAddress;
 use tollgate_policy::shapes::Server;
@@ -16,16 +16,21 @@ use tollgate_storage::Store;
 
 use super::books::{Bookkeeper, Page};
 use super::control::Served;
+use super::counting::Counting;
 use super::failed;
 use super::metrics::Scraped;
 use super::signals::{Signal, Signals};
 use super::source::Source;
 use super::storage::keep_tidy;
 use super::watch::Watch;
+use crate::admin_url::{Announced, reachable};
 use crate::exit::Failure;
 
 /// How long what was told twice to stop may still take to write things down.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long after a failure what other nodes made is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// A gateway that runs.
 #[derive(Debug)]
@@ -34,7 +39,12 @@ pub(crate) struct Running {
     pub(crate) data: tollgate_gateway::Running,
     pub(crate) admin: Admin,
     pub(crate) admin_listener: TcpListener,
-    pub(crate) store: Store,
+    /// Tells commands beside it where the admin API is.
+    pub(crate) announced: Option<Announced>,
+    /// What is kept, and the counters that are kept there or elsewhere.
+    pub(crate) storage: (Store, Counting),
+    /// Other nodes have changed tenants or plans.
+    pub(crate) elsewhere: Arc<Notify>,
     pub(crate) books: Bookkeeper,
     pub(crate) pages: UnboundedReceiver<Page>,
     pub(crate) watch: Watch,
@@ -89,14 +99,16 @@ impl Running {
 
     /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
     pub(crate) async fn until_told(self) -> Result<(), Failure> {
-        let Running { served, data, admin, admin_listener, store, books, pages, mut watch, .. } =
-            self;
+        let Running { served, data, admin, admin_listener, storage, announced, .. } = self;
+        let Running { elsewhere, books, pages, mut watch, .. } = self;
+        let (store, counting) = storage;
         let health = Health::default();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Scraped {
             shared: Arc::clone(served.shared()),
             counts: Arc::clone(data.counts()),
             storage: Arc::clone(&books.state),
+            counting: counting.clone(),
         }));
         let open = Open { health: health.clone(), registry };
         let (end_admin, ended) = oneshot::channel::<()>();
@@ -106,6 +118,7 @@ impl Running {
         });
         let books = tokio::spawn(books.keep(pages));
         let tidying = tokio::spawn(keep_tidy(store.clone(), served.clone()));
+        let settling = tokio::spawn(counting.clone().keep_tidy());
         let mut signals = Signals::new()?;
         health.set_ready(true);
         loop {
@@ -114,6 +127,7 @@ impl Running {
                     Signal::Reload => reload(&admin, "SIGHUP").await,
                     Signal::Stop => break,
                 },
+                () = elsewhere.notified() => refresh(&admin, &elsewhere).await,
                 () = watch.changed() => {
                     if served.is_in_force() {
                         tracing::info!("the file was written, and says what is in force");
@@ -126,20 +140,25 @@ impl Running {
         tracing::info!("stopping: finishing what is in flight");
         health.set_ready(false);
         tidying.abort();
+        settling.abort();
         data.stop().stop();
         let drained = async {
             tokio::task::spawn_blocking(move || data.wait()).await.map_err(failed)??;
             // The last worker has handed over its last count; when all is stored, so have the books.
-            books.await.map_err(failed)
+            books.await.map_err(failed)?;
+            counting.close().await;
+            Ok::<(), Failure>(())
         };
         tokio::select! {
             drained = drained => drained?,
             () = signals.stop() => {
                 tracing::warn!("told again: stopping at once");
+                let _ = tokio::time::timeout(LAST_WORDS, counting.close()).await;
                 tokio::time::sleep(LAST_WORDS).await;
             }
         }
         served.close_log();
+        drop(announced);
         drop(end_admin);
         serving.await.map_err(failed)??;
         store.close().await.map_err(failed)?;
@@ -160,6 +179,23 @@ async fn reload(admin: &Admin, actor: &str) {
     }
 }
 
+/// Puts into force what other nodes have made; what cannot be is tried again.
+async fn refresh(admin: &Admin, elsewhere: &Arc<Notify>) {
+    match admin.refresh().await {
+        Ok(_) => tracing::info!("what another node made of tenants and plans is in force"),
+        Err(why) => {
+            tracing::error!(
+                "what another node made of tenants and plans is not in force here: {why}: do all nodes have the same file?"
+            );
+            let again = Arc::clone(elsewhere);
+            tokio::spawn(async move {
+                tokio::time::sleep(AGAIN).await;
+                again.notify_one();
+            });
+        }
+    }
+}
+
 /// Binds the admin listener before anything is served.
 pub(crate) fn bind_admin(server: &Server) -> Result<TcpListener, Failure> {
     let address = server.admin_listen.socket();
@@ -174,15 +210,4 @@ pub(crate) fn not_bound(address: &ListenAddress, error: &io::Error) -> Failure {
         ),
         _ => format!("cannot listen on {address}: {error}"),
     })
-}
-
-/// An address that a caller on this machine can use.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
-            (std::net::Ipv6Addr::LOCALHOST, v6.port()).into()
-        }
-        other => other,
-    }
 }

@@ -88,22 +88,8 @@ impl Source {
             server.admin_listen = *address;
         }
         server.admin_exposed |= listen.admin_exposed;
-        can_serve(&loaded.value)?;
         Ok(loaded)
     }
-}
-
-/// What a file may ask for and this gateway does not do yet. Counting alone where nodes should count together would admit
-/// too much, so it does not start.
-fn can_serve(settings: &shapes::File) -> Result<(), NotReady> {
-    let asked = match settings {
-        file if file.rate_limit_sync.enabled => "`rate_limit_sync`",
-        file if file.storage.redis => "`storage: { redis: true }`",
-        _ => return Ok(()),
-    };
-    let message =
-        format!("the gateway does not serve {asked} yet: leave it out, and each node counts alone");
-    Err(NotReady::Failed(message))
 }
 
 /// A text that has not even the shape of a configuration.

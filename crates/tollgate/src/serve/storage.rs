@@ -1,18 +1,20 @@
 //! Opening what outlives the process, and keeping it tidy.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_admin::AdminToken;
 use tollgate_engine::{Clock, Time};
 use tollgate_gate::Gate;
 use tollgate_policy::shapes;
-use tollgate_storage::{Day, Embedded, Store, Tidy};
+use tollgate_storage::{Day, Embedded, InRedis, Store, StoredKey, Tidy};
 
 use super::control::Served;
 use super::failed;
 use super::keys::Watched;
 use crate::exit::Failure;
+use crate::reach;
 
 /// How often old things are deleted and keys that have ended are forgotten.
 const EVERY: Duration = Duration::from_secs(600);
@@ -20,26 +22,44 @@ const DAY: u64 = 86_400;
 
 /// The folder of the embedded database.
 pub(crate) fn folder(storage: &shapes::Storage) -> PathBuf {
-    let named = storage.path.as_ref().map(|path| path.as_path());
+    let named = storage.path.as_ref().map(tollgate_policy::FilePath::as_path);
     named.unwrap_or(Path::new(shapes::Storage::DEFAULT_PATH)).to_owned()
 }
 
-/// Opens the database. Its keys are told to `watched` from then on.
-pub(crate) fn open(folder: &Path, watched: &Watched) -> Result<Store, Failure> {
-    let watched = watched.clone();
-    let opened = Embedded::at(folder).watch_keys(move |key| watched.changed(key)).open();
+/// Opens the database, or finds the one in Redis. Its keys are told to `watched` from then on.
+pub(crate) fn open(file: &shapes::File, watched: &Watched) -> Result<Store, Failure> {
+    let (watched, told) = (watched.clone(), Arc::clone(&watched.objects));
+    let watch = move |key: &StoredKey| watched.changed(key);
+    let opened = if file.storage.redis {
+        let place = InRedis::at(reach::settings(&file.redis)?, file.redis.prefix.as_str());
+        place.watch_keys(watch).watch_objects(move || told.notify_one()).open()
+    } else {
+        Embedded::at(folder(&file.storage)).watch_keys(watch).open()
+    };
     opened.map_err(failed)
 }
 
 /// The admin token, and where people find it.
 pub(crate) fn token(folder: &Path) -> Result<(AdminToken, String), Failure> {
     let given = std::env::var(AdminToken::VARIABLE).ok().filter(|text| !text.is_empty());
+    if given.is_none() {
+        // With a storage elsewhere, all that is here is this node's token.
+        make_private(folder).map_err(failed)?;
+    }
     let token = AdminToken::find(given.as_deref(), folder).map_err(failed)?;
     let place = match given {
         Some(_) => format!("${}", AdminToken::VARIABLE),
         None => folder.join(AdminToken::FILE).display().to_string(),
     };
     Ok((token, place))
+}
+
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 /// Deletes what is too old, for ever.

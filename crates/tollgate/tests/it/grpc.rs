@@ -9,7 +9,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tokio_stream::{Stream, StreamExt};
-use tonic::metadata::MetadataMap;
+use tollgate_admin::grpc::v1::admin_client::AdminClient;
+use tollgate_admin::grpc::v1::{GetConfigRequest, UpdateConfigRequest};
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -241,4 +243,45 @@ async fn backpressure_refuses_calls_until_the_service_has_answered() {
         tokio::time::timeout(PATIENCE, one).await.unwrap().unwrap().unwrap();
     }
     another.check(asking("")).await.unwrap();
+}
+
+/// Limits are changed while requests run, by the same gateway's admin port; what was spent stays spent.
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_are_changed_over_grpc_while_it_runs() {
+    stay_clear_of_midnight();
+    let upstream = Upstream::start().await;
+    let gateway = upstream.behind(SEVEN_A_DAY);
+    let mut health = HealthClient::new(channel(&gateway).await);
+    is_told(health.check(asking("")).await.unwrap().metadata(), "6");
+
+    let endpoint = Endpoint::from_shared(gateway.admin_url("")).unwrap();
+    let mut admin = AdminClient::new(endpoint.connect().await.unwrap());
+    let bearer: AsciiMetadataValue = format!("Bearer {}", gateway.token()).parse().unwrap();
+    let mut get = Request::new(GetConfigRequest {});
+    get.metadata_mut().insert("authorization", bearer.clone());
+    let read = admin.get_config(get).await.unwrap().into_inner();
+    assert_eq!(read.text, std::fs::read_to_string(gateway.file()).unwrap());
+    let mut update = async |text: String| {
+        let mut update = Request::new(UpdateConfigRequest {
+            text,
+            expected_version: Some(read.version.clone()),
+        });
+        update.metadata_mut().insert("authorization", bearer.clone());
+        admin.update_config(update).await.map(Response::into_inner)
+    };
+    let moved = update(read.text.replace("listen: 127.0.0.1:0,", "listen: 127.0.0.1:1,")).await;
+    let moved = moved.unwrap_err();
+    assert_eq!(moved.code(), Code::FailedPrecondition, "{moved}");
+    let bad = update(read.text.replace("rate: 7", "rate: seven")).await.unwrap_err();
+    assert_eq!(bad.code(), Code::InvalidArgument, "{bad}");
+    let fewer = read.text.replace("rate: 7", "rate: 3").replace("threshold: 1", "threshold: 9");
+    let updated = update(fewer.clone()).await.unwrap();
+    assert_eq!(updated.tiers.unwrap().backpressure[0].threshold, 9);
+    assert_eq!(std::fs::read_to_string(gateway.file()).unwrap(), fewer);
+
+    // Clamped to the lower capacity, and one of it is spent now.
+    let passed = health.check(asking("")).await.unwrap();
+    assert_eq!(passed.metadata().get("x-ratelimit-limit").unwrap(), "3");
+    assert_eq!(passed.metadata().get("x-ratelimit-remaining").unwrap(), "2");
+    assert_eq!(update(read.text.clone()).await.unwrap_err().code(), Code::Aborted);
 }

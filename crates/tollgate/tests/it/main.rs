@@ -4,13 +4,25 @@
 // Processes are waited for in real time.
 #![allow(clippy::disallowed_methods)]
 
+mod cli;
 mod commands;
 mod control;
 mod deploy;
+mod doctor;
+#[allow(dead_code, reason = "it has what the counters' tests need as well")]
+#[path = "../../../redis/tests/it/groups.rs"]
+mod groups;
 mod grpc;
 mod keys;
 mod law;
+mod quotas;
 mod run_time;
+#[allow(dead_code, unused, reason = "it has what the counters' tests need as well")]
+#[path = "../../../redis/tests/it/servers.rs"]
+mod servers;
+mod shared_store;
+mod sharing;
+mod sharing_outages;
 mod strategies;
 mod support;
 mod told;

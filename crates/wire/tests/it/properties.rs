@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 use tollgate_core::{PolicyName, Refusal, Scope, Span, Standing, Time};
 use tollgate_wire::read::{Seen, read};
-use tollgate_wire::{Line, Refused, Report};
+use tollgate_wire::{HeadLines, Line, Refused, Report};
 
 fn line() -> impl Strategy<Value = Line<'static>> {
     let scopes =
@@ -28,6 +28,34 @@ fn ceil(time: Duration) -> Duration {
 }
 
 proptest! {
+    #[test]
+    fn lines_for_the_wire_and_a_map_say_the_same(
+        lines in proptest::collection::vec(line(), 1..12),
+        refused_for in proptest::option::of(1u64..1 << 40),
+        shows_limits: bool,
+    ) {
+        let now = Time::from_secs(1_800_000_000);
+        let (mut map, mut written) = (HeaderMap::new(), HeadLines::default());
+        Report::admitted(&lines, now).write(&mut map);
+        Report::admitted(&lines, now).write_lines(&mut written);
+        let mut put = HeaderMap::new();
+        written.put(&mut put);
+        prop_assert_eq!(map, put);
+        prop_assert_eq!(written.iter().count(), written.as_bytes().split(|b| *b == b'\n').count() - 1);
+
+        let refusal = refused_for.map_or(Refusal::Never, Refusal::Wait);
+        let lines: Vec<_> = lines.into_iter().map(|line| line.refusal(Some(refusal))).collect();
+        let report = Report::refused(&lines, 0, now);
+        let refused = Refused::by_limit(&report, "req-1").limit_headers(shows_limits);
+        let response = refused.http();
+        let mut written = HeadLines::default();
+        let (status, body) = refused.http_lines(&mut written);
+        let mut put = HeaderMap::new();
+        written.put(&mut put);
+        prop_assert_eq!(response.headers(), &put);
+        prop_assert_eq!((response.status(), response.body()), (status, &body));
+    }
+
     #[test]
     fn what_is_written_is_read_back(
         lines in proptest::collection::vec(line(), 1..12),

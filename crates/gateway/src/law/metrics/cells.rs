@@ -108,6 +108,7 @@ pub(super) struct Cells {
     pub(super) overloaded: Count,
     pub(super) unauthorized: Count,
     pub(super) observed: Count,
+    pub(super) uncountable: Count,
     pub(super) decisions: Histogram,
     pub(super) upstream: Histogram,
 }
@@ -121,6 +122,7 @@ impl Default for Cells {
             overloaded: Count::default(),
             unauthorized: Count::default(),
             observed: Count::default(),
+            uncountable: Count::default(),
             decisions: Histogram::new(DECISIONS),
             upstream: Histogram::new(UPSTREAMS),
         }

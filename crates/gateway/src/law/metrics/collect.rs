@@ -68,6 +68,11 @@ impl Collector for Metrics {
                 "Requests that a limit which only observes would have refused",
                 total(|cells| cells.observed.get()),
             ),
+            (
+                "tollgate_uncountable_rejections",
+                "Requests refused because where they are counted did not answer",
+                total(|cells| cells.uncountable.get()),
+            ),
         ] {
             let counter = ConstCounter::new(count);
             counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;

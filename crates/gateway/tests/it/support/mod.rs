@@ -14,6 +14,7 @@ use tollgate_gateway::{
     Running, Settings, Trust, Upstream,
 };
 use tollgate_policy::shapes::{self, Server, Workers};
+use tollgate_wire::HeadLines;
 
 pub use child::ChildGateway;
 pub use raw::{Raw, get, header};
@@ -124,7 +125,7 @@ impl Handler for ForwardsAll {
             }
             _ => (),
         }
-        match forwarder.forward(&self.upstream, request, connection).await {
+        match forwarder.forward(&self.upstream, request, HeadLines::default(), connection).await {
             Ok(response) => response,
             Err(error) => {
                 self.failures.lock().unwrap().push((error.cause(), error.was_never_sent()));

@@ -1,6 +1,7 @@
 //! A gateway as a process, an upstream that answers as it is told, and curl.
 
 mod curl;
+mod load;
 mod upstream;
 
 use std::io::{BufRead, BufReader, Read};
@@ -11,6 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 pub use curl::{Answer, curl, get};
+pub use load::Load;
 pub use upstream::Upstream;
 
 /// How long anything may take on a machine that has much else to do.
@@ -44,7 +46,29 @@ impl Tollgate {
     }
 
     pub fn start(args: &[&str], folder: tempfile::TempDir) -> Tollgate {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        Tollgate::launch(Command::new(env!("CARGO_BIN_EXE_tollgate")), args, folder)
+    }
+
+    /// Where a file that may not grow is an error like a full disk, and no signal.
+    pub fn with_fallible_disk(text: &str) -> Tollgate {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tollgate.yaml");
+        std::fs::write(&path, format!("{SERVER}{text}")).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#, env!("CARGO_BIN_EXE_tollgate")]);
+        Tollgate::launch(shell, &["--config", path.to_str().unwrap()], folder)
+    }
+
+    /// From now on no file of the process grows beyond so many bytes.
+    pub fn cap_files(&self, bytes: &str) {
+        let fsize = format!("--fsize={bytes}:");
+        let pid = self.pid().to_string();
+        let capped = Command::new("prlimit").args(["--pid", &pid, &fsize]).status();
+        assert!(capped.unwrap().success());
+    }
+
+    fn launch(mut command: Command, args: &[&str], folder: tempfile::TempDir) -> Tollgate {
+        let mut child = command
             .arg("serve")
             .args(args)
             .current_dir(folder.path())

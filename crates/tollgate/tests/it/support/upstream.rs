@@ -45,6 +45,11 @@ impl Upstream {
         Upstream { address, heads }
     }
 
+    /// How many requests there were so far.
+    pub fn count(&self) -> u64 {
+        self.heads.lock().unwrap().len() as u64
+    }
+
     /// The heads of all requests so far.
     pub fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()

@@ -1,0 +1,115 @@
+//! What a keeper holds of each counter in use, found by the hash that the gate knows the counter by.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Callers on many threads seldom meet at the same one.
+const SHARDS: usize = 64;
+
+/// Handles to counters in use, at most so many.
+pub struct Handles<T> {
+    shards: Box<[Mutex<Shard<T>>]>,
+    most_in_shard: usize,
+}
+
+type Shard<T> = HashMap<u128, Held<T>, BuildHasherDefault<HashedAlready>>;
+
+struct Held<T> {
+    handle: Arc<T>,
+    /// Whether anybody has asked for it since the last sweep.
+    is_in_use: bool,
+}
+
+impl<T> Handles<T> {
+    /// For at most about so many counters.
+    pub fn new(most: usize) -> Handles<T> {
+        let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
+        Handles { shards, most_in_shard: most.div_ceil(SHARDS).max(1) }
+    }
+
+    /// The handle of a counter, made if there is none.
+    ///
+    /// # Errors
+    ///
+    /// What `make` failed with, or `full` if there are as many as may be and all are in use.
+    #[inline]
+    pub fn get_or<E>(
+        &self,
+        hash: u128,
+        make: impl FnOnce() -> Result<T, E>,
+        full: impl FnOnce() -> E,
+    ) -> Result<Arc<T>, E> {
+        let mut shard = self.shards[(hash >> 64) as usize % SHARDS].lock();
+        if let Some(held) = shard.get_mut(&hash) {
+            held.is_in_use = true;
+            return Ok(Arc::clone(&held.handle));
+        }
+        if shard.len() >= self.most_in_shard {
+            shard.retain(|_, held| Arc::strong_count(&held.handle) > 1 || held.is_in_use);
+            if shard.len() >= self.most_in_shard {
+                return Err(full());
+            }
+        }
+        let handle = Arc::new(make()?);
+        shard.insert(hash, Held { handle: Arc::clone(&handle), is_in_use: true });
+        Ok(handle)
+    }
+
+    /// Hands over those that nobody holds nor has asked for since the last call, and forgets them if `is_done` with them.
+    pub fn sweep(&self, mut is_done: impl FnMut(&Arc<T>) -> bool) {
+        for shard in &self.shards {
+            shard.lock().retain(|_, held| {
+                let was_in_use = std::mem::take(&mut held.is_in_use);
+                was_in_use || Arc::strong_count(&held.handle) > 1 || !is_done(&held.handle)
+            });
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        let of = |shard: &Mutex<Shard<T>>| -> Vec<Arc<T>> {
+            shard.lock().values().map(|held| Arc::clone(&held.handle)).collect()
+        };
+        self.shards.iter().flat_map(of).collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> fmt::Debug for Handles<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handles").field("len", &self.len()).finish()
+    }
+}
+
+/// The gate's hashes need no hashing.
+#[derive(Clone, Copy, Debug, Default)]
+struct HashedAlready(u64);
+
+impl Hasher for HashedAlready {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = hash as u64;
+    }
+}

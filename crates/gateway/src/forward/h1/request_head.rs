@@ -1,0 +1,101 @@
+//! The head of a request, written straight from what the caller sent.
+
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderName, TRAILER};
+use http::uri::Uri;
+use http_body::Body as _;
+
+use super::sending::Framing;
+use crate::forward::head;
+use crate::forward::outbound::Outbound;
+use crate::h1::fields::write_line;
+use crate::upstream::Origin;
+
+/// Writes the head and says how the body follows.
+pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound, origin: &Origin) -> Framing {
+    let Outbound { request, told, hops } = outbound;
+    let (uri, headers) = (request.uri(), request.headers());
+    out.extend_from_slice(request.method().as_str().as_bytes());
+    out.push(b' ');
+    write_target(out, uri, origin);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    // `Host` says what `:authority` or an absolute target did (RFC 9112, 3.2.2).
+    let mut has_host = false;
+    if let Some(authority) = uri.authority() {
+        write_line(out, HOST.as_str(), authority.as_str().as_bytes());
+        has_host = true;
+    }
+    let is_named_host = has_host;
+    let named = head::named_by_connection(headers, *hops);
+    let mut has_length = false;
+    for (name, value) in headers {
+        let text = name.as_str();
+        let is_left_out = match text.len() {
+            4 if *name == HOST => {
+                has_host = true;
+                is_named_host
+            }
+            // We have said 100 ourselves by the time the body is sent on.
+            6 => *name == EXPECT,
+            14 if *name == CONTENT_LENGTH => {
+                has_length = true;
+                true
+            }
+            _ => hops.has(name),
+        };
+        if !is_left_out && !told.has(name) && (named.is_empty() || !named.contains(name)) {
+            write_line(out, text, value.as_bytes());
+        }
+    }
+    if !has_host {
+        // Only HTTP/1.0 can do without.
+        write_line(out, HOST.as_str(), origin.authority.as_bytes());
+    }
+    if head::wants_trailers(headers, *hops) {
+        out.extend_from_slice(b"te: trailers\r\n");
+    }
+    out.extend_from_slice(told.as_bytes());
+    let framing = framing(outbound);
+    match framing {
+        Framing::Done if has_length => out.extend_from_slice(b"content-length: 0\r\n"),
+        Framing::Done => (),
+        Framing::Length(length) => {
+            write_line(out, CONTENT_LENGTH.as_str(), length.to_string().as_bytes());
+        }
+        Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+    }
+    out.extend_from_slice(b"\r\n");
+    framing
+}
+
+fn framing(outbound: &Outbound) -> Framing {
+    let body = outbound.request.body();
+    if body.is_end_stream() {
+        return Framing::Done;
+    }
+    match body.size_hint().exact() {
+        Some(0) => Framing::Done,
+        Some(length) => Framing::Length(length),
+        None => Framing::Chunked,
+    }
+}
+
+/// The trailers that a caller announces and may send.
+pub(crate) fn announced(outbound: &Outbound) -> Vec<HeaderName> {
+    let values = outbound.request.headers().get_all(TRAILER);
+    let words = values.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let names = words.filter_map(|word| HeaderName::from_bytes(word.trim_ascii()).ok());
+    names.filter(|name| head::may_trail(name) && !outbound.told.has(name)).collect()
+}
+
+fn write_target(out: &mut Vec<u8>, uri: &Uri, origin: &Origin) {
+    let own = uri.path_and_query().map_or("/", |own| own.as_str());
+    let is_star = own == "*";
+    if !is_star {
+        out.extend_from_slice(origin.path.as_bytes());
+        // `http://host?query` has no path.
+        if !own.starts_with('/') {
+            out.push(b'/');
+        }
+    }
+    out.extend_from_slice(own.as_bytes());
+}

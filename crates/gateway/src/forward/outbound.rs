@@ -1,0 +1,49 @@
+//! A request on its way to an upstream.
+
+use http::Request;
+use http::header::HeaderValue;
+use tollgate_wire::HeadLines;
+
+use super::head::{self, Hops};
+use crate::connection::Connection;
+use crate::request_body::RequestBody;
+
+/// What the caller sent, and what we say about it. It stays as it came until a response has begun, so that it can be
+/// sent again; what must be left out is left out in writing.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    pub(crate) request: Request<RequestBody>,
+    /// Lines that are added, and stand in the place of all that the caller sent under their names.
+    pub(crate) told: HeadLines,
+    pub(crate) hops: Hops,
+}
+
+impl Outbound {
+    pub(crate) fn new(
+        mut request: Request<RequestBody>,
+        mut told: HeadLines,
+        connection: &Connection,
+    ) -> Outbound {
+        let hops = Hops::of(request.headers());
+        head::forwarded(&mut request, &mut told, connection);
+        Outbound { request, told, hops }
+    }
+
+    /// The protocol that the caller asks to switch to.
+    pub(crate) fn wanted_upgrade(&self) -> Option<HeaderValue> {
+        head::wanted_upgrade(&self.request, self.hops)
+    }
+
+    /// Takes the request out, its map made what the upstream shall see.
+    pub(crate) fn take(&mut self) -> Request<RequestBody> {
+        let mut request = std::mem::replace(&mut self.request, Request::new(RequestBody::empty()));
+        head::prepare(&mut request, self.hops);
+        self.told.put(request.headers_mut());
+        request
+    }
+
+    /// Takes the body out.
+    pub(crate) fn take_body(&mut self) -> RequestBody {
+        std::mem::replace(self.request.body_mut(), RequestBody::empty())
+    }
+}

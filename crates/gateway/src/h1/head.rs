@@ -1,0 +1,203 @@
+//! The head of a request, from bytes.
+//!
+//! Two programs that read the same bytes must not see two different requests, so whatever is doubtful is refused:
+//! `httparse` refuses control characters, folded headers and spaces before a colon; here it is lengths and codings.
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http::{Method, Request, Uri, Version};
+
+use super::chunked::Chunked;
+use super::decoder::Decoder;
+use super::fields::{has_word, may_end, number};
+use crate::fault::Fault;
+use crate::settings::Limits;
+
+/// A request's head, and what it means for the connection.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) request: Request<()>,
+    pub(super) body: Decoder,
+    /// The caller wants to go on with this connection.
+    pub(super) is_kept: bool,
+    /// It waits for `100 Continue`.
+    pub(super) expects: bool,
+    pub(super) takes_trailers: bool,
+    pub(super) wants_switch: bool,
+}
+
+pub(super) enum Parsed {
+    /// It is so long.
+    Whole(Box<Head>, usize),
+    /// It goes on.
+    Partial,
+    Bad(Fault),
+}
+
+/// Header fields that are parsed without an allocation.
+const USUAL_FIELDS: usize = 100;
+
+/// Whether it is worth parsing: always what comes first, and then only what may have an end. Parsing a head again for each
+/// byte of it would make a slow caller expensive.
+pub(super) fn may_be_whole(input: &[u8], seen: usize) -> bool {
+    if seen == 0 || input.len() == seen {
+        return !input.is_empty() && input.len() != seen;
+    }
+    may_end(&input[seen.saturating_sub(2)..])
+}
+
+/// Parses the head at the front of `input`.
+pub(super) fn parse(input: &Bytes, limits: &Limits) -> Parsed {
+    let most = if limits.headers > 0 { limits.headers } else { 65_536 };
+    if most <= USUAL_FIELDS {
+        let mut fields = [const { std::mem::MaybeUninit::uninit() }; USUAL_FIELDS];
+        parse_into(input, limits, &mut fields[..most])
+    } else {
+        let mut fields = vec![std::mem::MaybeUninit::uninit(); most.min(input.len())];
+        parse_into(input, limits, &mut fields)
+    }
+}
+
+fn parse_into<'b>(
+    bytes: &'b Bytes,
+    limits: &Limits,
+    fields: &mut [std::mem::MaybeUninit<httparse::Header<'b>>],
+) -> Parsed {
+    let mut request = httparse::Request::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
+        &mut request,
+        bytes,
+        fields,
+    );
+    let length = match parsed {
+        Ok(httparse::Status::Complete(length)) if length <= limits.largest_head() => length,
+        Ok(httparse::Status::Partial) if bytes.len() <= limits.largest_head() => {
+            return Parsed::Partial;
+        }
+        Ok(_) => return Parsed::Bad(Fault::LargeHead),
+        Err(httparse::Error::TooManyHeaders) => return Parsed::Bad(Fault::ManyHeaders),
+        Err(_) => return Parsed::Bad(Fault::Malformed),
+    };
+    match head(bytes, &request) {
+        Ok(head) => Parsed::Whole(Box::new(head), length),
+        Err(fault) => Parsed::Bad(fault),
+    }
+}
+
+fn head(bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<Head, Fault> {
+    let method = parsed.method.unwrap_or_default().as_bytes();
+    let target = bytes.slice_ref(parsed.path.unwrap_or_default().as_bytes());
+    let mut request = Request::new(());
+    *request.method_mut() = Method::from_bytes(method).map_err(|_| Fault::Malformed)?;
+    *request.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| Fault::Target)?;
+    let is_1_1 = parsed.version == Some(1);
+    *request.version_mut() = if is_1_1 { Version::HTTP_11 } else { Version::HTTP_10 };
+    let mut meaning = Meaning { is_1_1, is_kept: is_1_1, ..Meaning::default() };
+    let mut headers = HeaderMap::with_capacity(parsed.headers.len() + ROOM);
+    for field in parsed.headers.iter() {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| Fault::Malformed)?;
+        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value))
+            .map_err(|_| Fault::Malformed)?;
+        if meaning.of(&name, &value)? {
+            headers.append(name, value);
+        }
+    }
+    let (body, is_kept) = meaning.body()?;
+    if meaning.is_chunked.is_some() && meaning.length.is_some() {
+        headers.remove(CONTENT_LENGTH);
+    }
+    *request.headers_mut() = headers;
+    Ok(Head {
+        request,
+        body,
+        is_kept,
+        expects: meaning.expects && is_1_1,
+        takes_trailers: meaning.takes_trailers,
+        wants_switch: meaning.wants_switch && is_1_1,
+    })
+}
+
+/// For headers that are added on the way.
+const ROOM: usize = 4;
+
+/// What the headers say about the body and the connection.
+#[derive(Default)]
+struct Meaning {
+    is_1_1: bool,
+    is_kept: bool,
+    length: Option<u64>,
+    /// Whether the last transfer coding is `chunked`, if there is one.
+    is_chunked: Option<bool>,
+    expects: bool,
+    takes_trailers: bool,
+    wants_switch: bool,
+}
+
+impl Meaning {
+    /// Takes note of a header; `false` if it says what another did.
+    fn of(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<bool, Fault> {
+        let bytes = value.as_bytes();
+        // The lengths of those names; few others have one of them.
+        match name.as_str().len() {
+            2 if name == TE => self.takes_trailers |= has_word(bytes, b"trailers"),
+            6 if name == EXPECT => self.expects = bytes.eq_ignore_ascii_case(b"100-continue"),
+            7 if name == UPGRADE => self.wants_switch = true,
+            10 if name == CONNECTION => {
+                if has_word(bytes, b"close") {
+                    self.is_kept = false;
+                } else if !self.is_1_1 && has_word(bytes, b"keep-alive") {
+                    self.is_kept = true;
+                }
+            }
+            14 if name == CONTENT_LENGTH => {
+                let length = number(bytes).ok_or(Fault::Length)?;
+                match self.length.replace(length) {
+                    Some(before) if before != length => return Err(Fault::Length),
+                    Some(_) => return Ok(false),
+                    None => (),
+                }
+            }
+            17 if name == TRANSFER_ENCODING => {
+                if !self.is_1_1 {
+                    return Err(Fault::Coding);
+                }
+                let last = bytes.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+                self.is_chunked = Some(last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
+            }
+            _ => (),
+        }
+        Ok(true)
+    }
+
+    /// How the body ends, and whether the connection can be kept after it.
+    fn body(&self) -> Result<(Decoder, bool), Fault> {
+        match (self.is_chunked, self.length) {
+            (Some(false), _) => Err(Fault::Coding),
+            // One of the two is a lie, so who comes after on this connection is doubtful.
+            (Some(true), length) => {
+                Ok((Decoder::Chunked(Chunked::new()), self.is_kept && length.is_none()))
+            }
+            (None, length) => Ok((Decoder::Length(length.unwrap_or(0)), self.is_kept)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_parsed_when_it_comes_and_when_it_may_be_whole() {
+        let whole = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        assert!(may_be_whole(&whole[..1], 0));
+        for end in 2..whole.len() {
+            assert!(!may_be_whole(&whole[..end], end - 1), "{end}");
+        }
+        assert!(may_be_whole(whole, whole.len() - 1));
+        assert!(may_be_whole(whole, 5));
+        assert!(!may_be_whole(b"", 0));
+    }
+}

@@ -1,0 +1,159 @@
+//! A caller's connection over HTTP/1.1.
+//!
+//! Hyper's server keeps the headers of a response in a map, and with a dozen limit headers that map costs more than
+//! the decision they tell of. Here a head is written straight into the bytes that go out, and nothing stands between
+//! the socket and the request's own task. Heads are still parsed by `httparse`, and kept as `http`'s types.
+//!
+//! ```text
+//! Wire: the socket, and what was read ahead ─▶ head ─▶ Entry ─▶ respond ─▶ the next head
+//!         ▲ RequestBody reads from it through the same `Wire`
+//! ```
+
+pub(crate) mod chunked;
+pub(crate) mod decoder;
+pub(crate) mod fields;
+mod head;
+mod respond;
+mod wire;
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Buf;
+use http::{Method, StatusCode, Version};
+
+use crate::entry::Entry;
+use crate::fault::Fault;
+use crate::handler::Handler;
+use crate::request_body::RequestBody;
+use crate::stream::Stream;
+use crate::ticker::Watch;
+use crate::upgrade::Switch;
+use crate::worker::{Phase, Worker};
+use head::{Head, Parsed};
+use respond::{Exchange, respond};
+pub(crate) use wire::Wire;
+
+/// What comes next on a connection.
+enum Next {
+    Head(Head),
+    Fault(Fault),
+    /// The caller is gone, or took too long.
+    End,
+}
+
+/// Serves a connection to its end. `watch` bounds the time in which the first head has to come.
+pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &Watch) {
+    let worker = entry.worker();
+    let mut wire = Rc::new(Wire::new(stream));
+    loop {
+        let mut head = match next(&wire, worker, watch).await {
+            Next::Head(head) => head,
+            Next::Fault(fault) => {
+                let response = entry.refuse(fault);
+                let exchange = Exchange::last(Version::HTTP_11);
+                if respond(&wire, (worker, watch), response, &exchange).await.is_ok() {
+                    wire.linger(watch).await;
+                }
+                return;
+            }
+            Next::End => return,
+        };
+        watch.disarm();
+        let mut exchange = Exchange {
+            version: head.request.version(),
+            is_head: head.request.method() == Method::HEAD,
+            is_kept: head.is_kept,
+            takes_trailers: head.takes_trailers,
+        };
+        let switch = head.wants_switch.then(|| Switch::offer(&mut head.request));
+        let body = wire.begin(&mut head, worker);
+        let Some((response, is_last)) = answer(&wire, entry, head, body).await else { return };
+        // Said with the answer, it keeps the caller from sending its next request to nobody.
+        exchange.is_kept &= !is_last && (Rc::strong_count(&wire) > 1 || wire.may_be_drained());
+        let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let Ok(is_kept) = respond(&wire, (worker, watch), response, &exchange).await else {
+            return;
+        };
+        if is_switched {
+            if let (Some(switch), Some(wire)) = (switch, Rc::into_inner(wire)) {
+                switch.take(wire.into_stream());
+            }
+            return;
+        }
+        if !is_kept || !wire.drain(watch).await {
+            return wire.linger(watch).await;
+        }
+        // Whoever still holds the last request's body must not read of the next.
+        if Rc::strong_count(&wire) > 1 {
+            let Some(stream) = wire.take_over() else { return };
+            wire = Rc::new(stream);
+        }
+    }
+}
+
+/// Waits for a request's head.
+async fn next(wire: &Wire, worker: &Worker, watch: &Watch) -> Next {
+    let limits = worker.limits();
+    let mut seen = 0;
+    let mut is_reading = !wire.is_unheard();
+    if !is_reading {
+        watch.arm(limits.idle_timeout);
+    }
+    poll_fn(|cx| {
+        loop {
+            let mut io = wire.io();
+            if head::may_be_whole(&io.input, seen) || io.input.len() > limits.largest_head() {
+                match head::parse(&io.input, &limits) {
+                    Parsed::Whole(head, length) => {
+                        io.input.advance(length);
+                        return Poll::Ready(Next::Head(*head));
+                    }
+                    Parsed::Bad(fault) => return Poll::Ready(Next::Fault(fault)),
+                    Parsed::Partial => (),
+                }
+            }
+            seen = io.input.len();
+            if seen > 0 && !is_reading {
+                is_reading = true;
+                watch.arm(limits.header_timeout);
+            }
+            match io.poll_fill(cx) {
+                Poll::Ready(Ok(1..)) => (),
+                Poll::Ready(_) => return Poll::Ready(Next::End),
+                Poll::Pending => {
+                    if seen == 0 && worker.phase() >= Phase::Closing {
+                        return Poll::Ready(Next::End);
+                    }
+                    if watch.poll(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    if is_reading {
+                        worker.count(|counts| &counts.timeouts);
+                    }
+                    return Poll::Ready(Next::End);
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// What a request is answered with; nothing if the caller hangs up meanwhile.
+async fn answer<H: Handler>(
+    wire: &Wire,
+    entry: &Entry<H>,
+    head: Head,
+    body: RequestBody,
+) -> Option<(http::Response<crate::Body>, bool)> {
+    let request = head.request.map(|()| body);
+    // On the heap, because a connection that waits for its next request should not keep room for it.
+    let mut answer = Box::pin(entry.answer(request));
+    poll_fn(|cx| match Pin::new(&mut answer).poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending => wire.poll_hang_up(cx).map(|()| None),
+    })
+    .await
+}

@@ -1,0 +1,275 @@
+//! A response, written as it comes.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, TRAILER};
+use http::response::Parts;
+use http::{Response, StatusCode, Version};
+use http_body::Body as _;
+use hyper::ext::ReasonPhrase;
+
+use super::chunked::{write_end, write_size};
+use super::fields::{has_word, write_line};
+use super::wire::{Io, Wire};
+use crate::body::Body;
+use crate::ticker::Watch;
+use crate::worker::Worker;
+
+/// What a response must know of its request.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) version: Version,
+    pub(super) is_head: bool,
+    /// Whether the connection is kept after it.
+    pub(super) is_kept: bool,
+    pub(super) takes_trailers: bool,
+}
+
+impl Exchange {
+    /// After which the connection ends.
+    pub(super) fn last(version: Version) -> Exchange {
+        Exchange { version, is_head: false, is_kept: false, takes_trailers: false }
+    }
+}
+
+/// How the caller knows where the body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    /// It has none.
+    None,
+    /// So many bytes are still to be written.
+    Length(u64),
+    Chunked,
+    /// With the connection.
+    Close,
+}
+
+/// Pieces up to this size are copied behind what is to be sent already: a second call costs more.
+const COPIED: usize = 16 * 1024;
+
+/// Writes a response to its end. Tells whether the connection can be kept.
+pub(super) async fn respond(
+    wire: &Wire,
+    (worker, watch): (&Worker, &Watch),
+    response: Response<Body>,
+    exchange: &Exchange,
+) -> io::Result<bool> {
+    let (parts, body) = response.into_parts();
+    let mut is_kept = exchange.is_kept;
+    let framing = {
+        wire.answering();
+        let mut io = wire.io();
+        if io.output.capacity() == 0 {
+            io.output = worker.take_buffer();
+        }
+        write_head(&mut io.output, (&parts, &body), exchange, (&mut is_kept, worker))
+    };
+    let takes_trailers = exchange.takes_trailers && framing == Framing::Chunked;
+    let named = if takes_trailers { parts.headers.get(TRAILER).cloned() } else { None };
+    let is_over = framing == Framing::None || framing == Framing::Length(0);
+    let mut writer = Writer { body, framing, named, large: Bytes::new(), is_over, is_deaf: false };
+    let written = poll_fn(|cx| writer.poll(cx, wire, (worker, watch))).await;
+    if written.is_ok() {
+        let mut io = wire.io();
+        worker.put_buffer(std::mem::take(&mut io.output));
+    }
+    written.map(|()| is_kept)
+}
+
+struct Writer {
+    body: Body,
+    framing: Framing,
+    /// The trailers that the head names.
+    named: Option<HeaderValue>,
+    /// A piece that is too large to be copied; it follows what is in the buffer.
+    large: Bytes,
+    is_over: bool,
+    /// The caller does not take what we write.
+    is_deaf: bool,
+}
+
+impl Writer {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        wire: &Wire,
+        (worker, watch): (&Worker, &Watch),
+    ) -> Poll<io::Result<()>> {
+        loop {
+            // The body may be reading the request's at the same time, over the same connection.
+            let mut output = std::mem::take(&mut wire.io().output);
+            let gathered = self.gather(cx, &mut output);
+            wire.io().output = output;
+            let is_waiting = gathered?;
+            match self.poll_send(cx, &mut wire.io()) {
+                Poll::Ready(sent) => sent?,
+                Poll::Pending => {
+                    if !self.is_deaf {
+                        self.is_deaf = true;
+                        watch.arm(worker.limits().idle_timeout);
+                    }
+                    ready!(watch.poll(cx));
+                    worker.count(|counts| &counts.timeouts);
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+            }
+            if self.is_deaf {
+                self.is_deaf = false;
+                watch.disarm();
+            }
+            if self.is_over {
+                return Poll::Ready(Ok(()));
+            }
+            if is_waiting {
+                ready!(wire.poll_hang_up(cx));
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+        }
+    }
+
+    /// Adds what the body has to what is to be sent. `true` if it has no more for now.
+    fn gather(&mut self, cx: &mut Context<'_>, output: &mut Vec<u8>) -> io::Result<bool> {
+        while !self.is_over && self.large.is_empty() && output.len() < COPIED {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Pending => return Ok(true),
+                Poll::Ready(None) => self.end(output, None)?,
+                Poll::Ready(Some(Err(error))) => return Err(io::Error::other(error)),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.data(output, data)?,
+                    Err(frame) => {
+                        let trailers = frame.into_trailers().ok();
+                        self.end(output, trailers.as_ref())?;
+                    }
+                },
+            }
+        }
+        Ok(false)
+    }
+
+    fn data(&mut self, output: &mut Vec<u8>, data: Bytes) -> io::Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        match &mut self.framing {
+            Framing::None => return Ok(()),
+            Framing::Close => (),
+            Framing::Length(left) => {
+                // More than was announced would be read as the next response.
+                *left = left.checked_sub(data.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
+                self.is_over = *left == 0;
+            }
+            Framing::Chunked => write_size(output, data.len()),
+        }
+        if data.len() > COPIED {
+            self.large = data;
+            return Ok(());
+        }
+        output.extend_from_slice(&data);
+        if self.framing == Framing::Chunked {
+            output.extend_from_slice(b"\r\n");
+        }
+        Ok(())
+    }
+
+    /// The body is over.
+    fn end(&mut self, output: &mut Vec<u8>, trailers: Option<&HeaderMap>) -> io::Result<()> {
+        self.is_over = true;
+        match self.framing {
+            Framing::Length(1..) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Framing::Chunked => {
+                let named = self.named.as_ref();
+                let is_named = |name: &HeaderName| {
+                    named.is_some_and(|list| has_word(list.as_bytes(), name.as_str().as_bytes()))
+                };
+                write_end(
+                    output,
+                    trailers.into_iter().flatten().filter(|(name, _)| is_named(name)),
+                );
+            }
+            _ => (),
+        }
+        Ok(())
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, io: &mut Io) -> Poll<io::Result<()>> {
+        ready!(io.poll_send(cx))?;
+        if !self.large.is_empty() {
+            ready!(io.poll_send_bytes(cx, &mut self.large))?;
+            if self.framing == Framing::Chunked {
+                io.output.extend_from_slice(b"\r\n");
+            }
+        }
+        io.poll_flush(cx)
+    }
+}
+
+fn write_head(
+    output: &mut Vec<u8>,
+    (parts, body): (&Parts, &Body),
+    exchange: &Exchange,
+    (is_kept, worker): (&mut bool, &Worker),
+) -> Framing {
+    let is_1_1 = exchange.version == Version::HTTP_11;
+    output.extend_from_slice(if is_1_1 { b"HTTP/1.1 " } else { b"HTTP/1.0 " });
+    output.extend_from_slice(parts.status.as_str().as_bytes());
+    output.push(b' ');
+    let reason = match parts.extensions.get::<ReasonPhrase>() {
+        Some(reason) => reason.as_bytes(),
+        None => parts.status.canonical_reason().unwrap_or_default().as_bytes(),
+    };
+    output.extend_from_slice(reason);
+    output.extend_from_slice(b"\r\n");
+    let has_no_length = parts.status.is_informational() || parts.status == StatusCode::NO_CONTENT;
+    let mut length = None;
+    let mut has_date = false;
+    for (name, value) in &parts.headers {
+        match name.as_str().len() {
+            4 if name == DATE => has_date = true,
+            14 if name == CONTENT_LENGTH => {
+                if has_no_length {
+                    continue;
+                }
+                length = value.to_str().ok().and_then(|text| text.parse().ok());
+            }
+            _ => (),
+        }
+        write_line(output, name.as_str(), value.as_bytes());
+    }
+    output.extend_from_slice(body.lines().as_bytes());
+    if !has_date {
+        output.extend_from_slice(b"date: ");
+        worker.write_date(output);
+        output.extend_from_slice(b"\r\n");
+    }
+    let has_body = !has_no_length && parts.status != StatusCode::NOT_MODIFIED;
+    let framing = match (length, body.size_hint().exact()) {
+        (Some(length), _) => Framing::Length(length),
+        (None, Some(exact)) if has_body && !(exchange.is_head && exact == 0) => {
+            output.extend_from_slice(b"content-length: ");
+            output.extend_from_slice(itoa::Buffer::new().format(exact).as_bytes());
+            output.extend_from_slice(b"\r\n");
+            Framing::Length(exact)
+        }
+        (None, Some(_)) => Framing::None,
+        (None, None) if !has_body || exchange.is_head => Framing::None,
+        (None, None) if is_1_1 => {
+            output.extend_from_slice(b"transfer-encoding: chunked\r\n");
+            Framing::Chunked
+        }
+        (None, None) => {
+            *is_kept = false;
+            Framing::Close
+        }
+    };
+    if !*is_kept && parts.status != StatusCode::SWITCHING_PROTOCOLS {
+        output.extend_from_slice(b"connection: close\r\n");
+    } else if !is_1_1 {
+        output.extend_from_slice(b"connection: keep-alive\r\n");
+    }
+    output.extend_from_slice(b"\r\n");
+    if has_body && !exchange.is_head { framing } else { Framing::None }
+}

@@ -1,0 +1,107 @@
+//! Counters that the limiter decides, and of which others are told.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tollgate_engine::{Clock, Decision, Identity};
+use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, Waiting, Whose};
+
+use super::Terms;
+use super::fallback::{Outage, Owing};
+use crate::hybrid::Account;
+
+/// Keeps the hybrid counters of one limit.
+pub(super) struct HybridKeeper<C>(pub(super) Arc<Terms<C>>);
+
+impl<C> fmt::Debug for HybridKeeper<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One hybrid counter.
+#[derive(Debug)]
+pub(super) struct Told {
+    key: String,
+    identity: Identity,
+    account: Arc<Account>,
+    outage: Outage,
+    /// Where the figures are that it was last told under.
+    figures: AtomicUsize,
+}
+
+impl<C: Clock + 'static> HybridKeeper<C> {
+    /// Figures are known by where they are.
+    fn figures_at(&self) -> usize {
+        Arc::as_ptr(&self.0.figures) as usize
+    }
+}
+
+impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
+    fn manner(&self) -> Manner {
+        Manner::Told
+    }
+
+    fn counter(&self, whose: &Whose<'_>) -> Result<Counter, Answered> {
+        let Terms { shared, figures, rule, .. } = &*self.0;
+        let make = || {
+            let key = shared.key(&(whose.name)());
+            let account = shared.hybrid.account(&key, (rule, whose.identity), figures).ok_or(())?;
+            let (identity, outage) = (whose.identity, Outage::new());
+            let figures = AtomicUsize::new(self.figures_at());
+            Ok(Told { key, identity, account, outage, figures })
+        };
+        // Of more counters than may be in use the others are not told; the limiter decides all the same.
+        let told = shared.told.get_or(whose.hash, make, || ());
+        told.map(|told| Counter::new(told)).map_err(|()| Answered::Uncounted)
+    }
+
+    #[inline]
+    fn try_charge(&self, asked: &Asked<'_>) -> Option<Answered> {
+        let Terms { shared, share, .. } = &*self.0;
+        if shared.strict.is_up() {
+            return None;
+        }
+        let told = asked.counter.get::<Told>()?;
+        // What is admitted meanwhile stands in the account, and is told when that is possible.
+        let of = (&told.outage, told.identity);
+        Some(shared.fall_back(share, of, (asked.cost, || Owing::Nothing)))
+    }
+
+    fn give_back(&self, asked: &Asked<'_>, _: Mark) {
+        let Terms { shared, share, .. } = &*self.0;
+        if let Some(told) = asked.counter.get::<Told>() {
+            shared.restore(share, (&told.outage, told.identity), asked.cost);
+        }
+    }
+
+    #[inline]
+    fn told(&self, asked: &Asked<'_>) {
+        let Some(told) = asked.counter.get::<Told>() else { return };
+        let Terms { shared, figures, rule, .. } = &*self.0;
+        if told.figures.load(Relaxed) != self.figures_at() {
+            told.figures.store(self.figures_at(), Relaxed);
+            shared.hybrid.adopt(&told.account, (rule, figures));
+        }
+        shared.hybrid.consumed_of(&told.account, (rule, figures), asked.cost);
+    }
+
+    fn untold(&self, asked: &Asked<'_>) {
+        if let Some(told) = asked.counter.get::<Told>() {
+            self.0.shared.hybrid.given_back_of(&told.account, asked.cost);
+        }
+    }
+
+    fn look<'a>(&'a self, _: Asked<'a>) -> Waiting<'a, Option<Decision>> {
+        // The limiter has been asked.
+        Box::pin(std::future::ready(None))
+    }
+
+    fn reset<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, bool> {
+        Box::pin(async move {
+            let Some(told) = asked.counter.get::<Told>() else { return false };
+            self.0.shared.strict.reset(&told.key).await.is_ok()
+        })
+    }
+}

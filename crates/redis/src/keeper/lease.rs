@@ -1,0 +1,131 @@
+//! Counters of which this node holds slices.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_engine::{Clock, Decision, Identity};
+use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, Waiting, Whose};
+
+use super::fallback::{BY_SHARE, Outage, Owing};
+use super::{Shared, Terms};
+use crate::Leases;
+use crate::lease::Held;
+
+/// Keeps the leased counters of one limit.
+pub(super) struct LeaseKeeper<C>(pub(super) Arc<Terms<C>>);
+
+impl<C> fmt::Debug for LeaseKeeper<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One leased counter.
+#[derive(Debug)]
+pub(super) struct Leased {
+    held: Arc<Held>,
+    identity: Identity,
+    outage: Outage,
+}
+
+impl Leased {
+    pub(super) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
+    /// What was admitted while nothing could be leased is paid from what is leased next.
+    pub(super) fn recover<C: Clock>(&self, shared: &Shared<C>) {
+        self.held.owe(self.outage.take_owed(&shared.limiter, self.identity));
+    }
+}
+
+impl<C: Clock + 'static> LeaseKeeper<C> {
+    fn fall_back(&self, asked: &Asked<'_>, leased: &Leased) -> Answered {
+        let owing = || Owing::Leased(asked.counter.clone());
+        let of = (&leased.outage, leased.identity);
+        self.0.shared.fall_back(&self.0.share, of, (asked.cost, owing))
+    }
+}
+
+impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
+    fn manner(&self) -> Manner {
+        Manner::Alone
+    }
+
+    fn counter(&self, whose: &Whose<'_>) -> Result<Counter, Answered> {
+        let shared = &self.0.shared;
+        let make = || Leased {
+            held: Arc::new(Leases::hold(shared.key(&(whose.name)()))),
+            identity: whose.identity,
+            outage: Outage::new(),
+        };
+        let held = shared.leased.get_or(whose.hash, || Ok::<_, ()>(make()), || ());
+        match held {
+            Ok(leased) => Ok(Counter::new(leased)),
+            // Slices of more counters than may be held would never be returned.
+            Err(()) => {
+                let (outage, owing) = (Outage::new(), || Owing::Nothing);
+                Err(shared.fall_back(&self.0.share, (&outage, whose.identity), (0, owing)))
+            }
+        }
+    }
+
+    fn know(&self, asked: &Asked<'_>) -> Option<Decision> {
+        Some(asked.counter.get::<Leased>()?.held.known(&self.0.figures))
+    }
+
+    #[inline]
+    fn try_charge(&self, asked: &Asked<'_>) -> Option<Answered> {
+        let shared = &self.0.shared;
+        let leased = asked.counter.get::<Leased>()?;
+        match shared.leases.spend_of(&leased.held, &self.0.figures, asked.cost) {
+            Some(decision) => Some(Answered::Decided(decision, Mark::default())),
+            None if shared.strict.is_up() => None,
+            None => Some(self.fall_back(asked, leased)),
+        }
+    }
+
+    fn charge<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, Answered> {
+        Box::pin(async move {
+            let Some(leased) = asked.counter.get::<Leased>() else { return Answered::Uncounted };
+            let leases = &self.0.shared.leases;
+            let decided = leases.take_of(&leased.held, &self.0.figures, asked.cost).await;
+            let Ok(decision) = decided else { return self.fall_back(&asked, leased) };
+            leased.outage.note(decision.standing.remaining);
+            Answered::Decided(decision, Mark::default())
+        })
+    }
+
+    fn give_back(&self, asked: &Asked<'_>, mark: Mark) {
+        let Some(leased) = asked.counter.get::<Leased>() else { return };
+        let Terms { shared, share, .. } = &*self.0;
+        if mark == BY_SHARE {
+            shared.restore(share, (&leased.outage, leased.identity), asked.cost);
+        } else {
+            shared.leases.give_back_of(&leased.held, asked.cost);
+        }
+    }
+
+    fn look<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, Option<Decision>> {
+        Box::pin(async move {
+            let leased = asked.counter.get::<Leased>()?;
+            let (strict, held) = (&self.0.shared.strict, &leased.held);
+            let mut decision = strict.peek(held.key(), &self.0.figures, asked.cost).await.ok()?;
+            // What this node holds is its callers' too.
+            let standing = &mut decision.standing;
+            let all = standing.remaining.saturating_add(held.left());
+            standing.remaining = all.min(standing.limit);
+            Some(decision)
+        })
+    }
+
+    fn reset<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, bool> {
+        Box::pin(async move {
+            let Some(leased) = asked.counter.get::<Leased>() else { return false };
+            let shared = &self.0.shared;
+            // What is held was granted of the counter that is forgotten.
+            shared.leases.give_up(&leased.held).await;
+            shared.strict.reset(leased.held.key()).await.is_ok()
+        })
+    }
+}

@@ -1,0 +1,245 @@
+//! Counters of a gate that nodes share.
+//!
+//! ```text
+//! limit ─ consistency ─▶ hybrid: the limiter decides, the others are told      ┐
+//!                        lease:  a slice of it decides, else Redis is asked    ├─▶ while Redis cannot be asked: the fallback
+//!                        strict: Redis decides all of a chain at once          ┘
+//! ```
+
+mod fallback;
+mod hybrid;
+mod lease;
+mod strict;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tollgate_engine::{Clock, Limiter, Rule};
+use tollgate_gate::Handles;
+use tollgate_gate::elsewhere::{Elsewhere, Keeper};
+use tollgate_policy::compile::PlacedLimit;
+use tollgate_policy::shapes::{Consistency, Fallback};
+
+use self::fallback::{Outages, Owing, Share};
+use self::hybrid::{HybridKeeper, Told};
+use self::lease::{LeaseKeeper, Leased};
+use self::strict::{Counted, StrictKeeper};
+use crate::nodes::{self, Nodes};
+use crate::{Figures, Hybrid, Leases, Settings, Strict, Took};
+
+/// How long slices live, once to twice; and how often idle ones are returned.
+const LIFETIME: Duration = Duration::from_secs(5);
+const SWEEP_EVERY: u32 = 5;
+
+/// How nodes count together.
+#[derive(Clone, Debug)]
+pub struct Sharing {
+    /// Where Redis is.
+    pub settings: Settings,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// τ.
+    pub interval: Duration,
+    /// What becomes of requests while Redis cannot be asked.
+    pub fallback: Fallback,
+    /// The most counters in use at once.
+    pub max_keys: usize,
+}
+
+/// Keeps the counters of a gate in Redis: of all limits that are not `local`. Clones are the same counters.
+pub struct SharedCounters<C>(Arc<Shared<C>>);
+
+/// What the keepers of all limits share.
+pub(crate) struct Shared<C> {
+    prefix: String,
+    strict: Strict,
+    hybrid: Hybrid<C>,
+    leases: Leases,
+    limiter: Arc<Limiter<C>>,
+    nodes: Nodes,
+    outages: Outages,
+    counted: Handles<Counted>,
+    leased: Handles<Leased>,
+    told: Handles<Told>,
+}
+
+/// How it goes, for metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharingState {
+    /// Whether Redis can be asked: whether the breaker is closed.
+    pub is_up: bool,
+    /// How often the breaker has opened.
+    pub times_opened: u64,
+    /// How long calls took.
+    pub took: Took,
+    /// Nodes that count together.
+    pub nodes: u64,
+    /// Charges that the fallback decided.
+    pub fallbacks: u64,
+    /// Hybrid counters in use.
+    pub hybrid_in_use: usize,
+    /// The longest that a charge made on another node stays unknown here: 2τ + d.
+    pub staleness: Duration,
+    /// By how much at most all nodes together admitted more of one hybrid counter than its limit, since this was last asked.
+    pub overshoot: u64,
+}
+
+impl<C: Clock + 'static> SharedCounters<C> {
+    /// Begins to connect, on the current runtime, and goes on trying: it need not be there.
+    pub fn start(sharing: Sharing, limiter: &Arc<Limiter<C>>) -> SharedCounters<C> {
+        let Sharing { settings, prefix, interval, fallback, max_keys } = sharing;
+        let strict = Strict::start(settings);
+        let hybrid = Hybrid::start(strict.clone(), Arc::clone(limiter), (interval, max_keys));
+        let shared = Arc::new(Shared {
+            hybrid,
+            leases: Leases::new(strict.clone(), LIFETIME, max_keys),
+            limiter: Arc::clone(limiter),
+            nodes: Nodes::new(&prefix),
+            outages: Outages::new(fallback),
+            counted: Handles::new(max_keys),
+            leased: Handles::new(max_keys),
+            told: Handles::new(max_keys),
+            prefix,
+            strict,
+        });
+        let weak = Arc::downgrade(&shared);
+        tokio::spawn(async move {
+            let mut beats = 0u32;
+            loop {
+                let Some(shared) = weak.upgrade() else { return };
+                shared.recover().await;
+                shared.nodes.beat(&shared.strict).await;
+                beats = beats.wrapping_add(1);
+                if beats.is_multiple_of(SWEEP_EVERY) {
+                    shared.sweep().await;
+                }
+                let strict = shared.strict.clone();
+                drop(shared);
+                // What was admitted meanwhile is told as soon as anybody can be.
+                let _ = tokio::time::timeout(nodes::EVERY, strict.comes_up()).await;
+            }
+        });
+        SharedCounters(shared)
+    }
+
+    /// Returns what is leased and tells what was consumed: after the last request.
+    pub async fn close(&self) {
+        let shared = &self.0;
+        shared.hybrid.close().await;
+        let leased = shared.leased.all();
+        let returned = leased.iter().map(|leased| shared.leases.give_up(leased.held()));
+        futures_util::future::join_all(returned).await;
+        shared.nodes.leave(&shared.strict).await;
+    }
+
+    /// How it goes.
+    pub fn state(&self) -> SharingState {
+        let shared = &self.0;
+        SharingState {
+            is_up: shared.strict.is_up(),
+            times_opened: shared.strict.times_opened(),
+            took: shared.strict.took(),
+            nodes: shared.nodes.count(),
+            fallbacks: shared.outages.decided(),
+            hybrid_in_use: shared.hybrid.in_use(),
+            staleness: shared.hybrid.staleness() + shared.hybrid.round_trip(),
+            overshoot: shared.hybrid.overshoot(),
+        }
+    }
+}
+
+impl<C: Clock + 'static> Elsewhere for SharedCounters<C> {
+    fn keeper(&self, limit: &PlacedLimit, rule: &Arc<Rule>) -> Option<Arc<dyn Keeper>> {
+        let consistency = limit.consistency();
+        if consistency == Consistency::Local {
+            return None;
+        }
+        // A policy with a limit that is out of range is not compiled.
+        let figures = Arc::new(Figures::of(limit.limit()).ok()?);
+        let terms = Arc::new(Terms {
+            shared: Arc::clone(&self.0),
+            share: Share::new(limit),
+            figures,
+            rule: Arc::clone(rule),
+        });
+        match consistency {
+            Consistency::Local => None,
+            Consistency::Hybrid => Some(Arc::new(HybridKeeper(terms))),
+            Consistency::Lease => Some(Arc::new(LeaseKeeper(terms))),
+            Consistency::Strict => Some(Arc::new(StrictKeeper(terms))),
+        }
+    }
+}
+
+/// What a keeper knows of its limit.
+pub(crate) struct Terms<C> {
+    shared: Arc<Shared<C>>,
+    share: Share,
+    figures: Arc<Figures>,
+    rule: Arc<Rule>,
+}
+
+impl<C: Clock + 'static> Shared<C> {
+    fn key(&self, name: &str) -> String {
+        format!("{}:ratelimit:{name}", self.prefix)
+    }
+
+    fn runtime(&self) -> &Handle {
+        self.strict.runtime()
+    }
+
+    /// Tells what was admitted while nobody could be told.
+    async fn recover(&self) {
+        if !self.strict.is_up() {
+            return;
+        }
+        for owing in self.outages.take_owing() {
+            match owing {
+                Owing::Strict(counter, figures) => {
+                    if let Some(counted) = counter.get::<Counted>() {
+                        counted.recover(self, &figures).await;
+                    }
+                }
+                Owing::Leased(counter) => {
+                    if let Some(leased) = counter.get::<Leased>() {
+                        leased.recover(self);
+                    }
+                }
+                Owing::Nothing => {}
+            }
+        }
+    }
+
+    /// Returns slices that nobody spends any more, and forgets counters that nobody uses.
+    async fn sweep(&self) {
+        let mut returned = Vec::new();
+        self.leased.sweep(|leased| {
+            returned.push(Arc::clone(leased));
+            true
+        });
+        let returned = returned.iter().map(|leased| self.leases.give_up(leased.held()));
+        futures_util::future::join_all(returned).await;
+        self.counted.sweep(|counted| counted.is_settled());
+        self.told.sweep(|_| true);
+    }
+}
+
+impl<C> Clone for SharedCounters<C> {
+    fn clone(&self) -> SharedCounters<C> {
+        SharedCounters(Arc::clone(&self.0))
+    }
+}
+
+impl<C> fmt::Debug for SharedCounters<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedCounters").field("strict", &self.0.strict).finish_non_exhaustive()
+    }
+}
+
+impl<C> fmt::Debug for Terms<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Terms").field("rule", &self.rule).finish_non_exhaustive()
+    }
+}

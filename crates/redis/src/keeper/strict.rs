@@ -1,0 +1,197 @@
+//! Counters that Redis decides, all of a chain in one script.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tollgate_core::Kind;
+use tollgate_engine::{Clock, Decision, Identity, Strategy};
+use tollgate_gate::elsewhere::{
+    Answered, Asked, Counter, Keeper, Manner, Mark, Together, TogetherAnswered, Waiting, Whose,
+};
+
+use super::fallback::{Outage, Owing};
+use super::{Shared, Terms};
+use crate::ledger::Ledger;
+use crate::{Answer, Charge, Figures};
+
+/// Keeps the strict counters of one limit.
+pub(super) struct StrictKeeper<C>(pub(super) Arc<Terms<C>>);
+
+impl<C> fmt::Debug for StrictKeeper<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One strict counter.
+#[derive(Debug)]
+pub(super) struct Counted {
+    key: String,
+    identity: Identity,
+    outage: Outage,
+    /// What was admitted in outages and told afterwards.
+    ledger: Mutex<Ledger>,
+}
+
+impl Counted {
+    pub(super) fn is_settled(&self) -> bool {
+        self.outage.is_settled()
+    }
+
+    /// Charges what was admitted while Redis could not be asked, into debt if need be. A log cannot be: each of its charges
+    /// has a moment.
+    pub(super) async fn recover<C: Clock>(&self, shared: &Shared<C>, figures: &Figures) {
+        let owed = self.outage.take_owed(&shared.limiter, self.identity);
+        if owed == 0 || figures.limit().kind() == Kind::SlidingWindowLog {
+            return;
+        }
+        let told = {
+            let mut ledger = self.ledger.lock();
+            ledger.consume(owed);
+            ledger.statement()
+        };
+        let node = shared.nodes.name();
+        if let Ok(settled) = shared.strict.sync(&self.key, figures, (node, told)).await {
+            self.ledger.lock().settle(told, settled);
+        }
+    }
+}
+
+/// One of several charges that are decided together.
+struct Part<C> {
+    terms: Arc<Terms<C>>,
+    counter: Counter,
+    cost: u64,
+    strategy: Strategy,
+}
+
+type Parts<C> = SmallVec<[Part<C>; 4]>;
+
+impl<C: Clock + 'static> Part<C> {
+    /// `None` if it is no strict counter's.
+    fn of(together: &Together<'_>) -> Option<Part<C>> {
+        let keeper = (together.keeper as &dyn Any).downcast_ref::<StrictKeeper<C>>()?;
+        together.asked.counter.get::<Counted>()?;
+        Some(Part {
+            terms: Arc::clone(&keeper.0),
+            counter: together.asked.counter.clone(),
+            cost: together.asked.cost,
+            strategy: together.strategy,
+        })
+    }
+
+    fn counted(&self) -> &Counted {
+        self.counter.get().expect("a part is made of a strict counter")
+    }
+
+    fn charge(&self) -> Charge<'_> {
+        Charge::new(&self.counted().key, &self.terms.figures)
+            .cost(self.cost)
+            .strategy(self.strategy)
+    }
+
+    fn fall_back(&self) -> Answered {
+        let Terms { shared, share, figures, .. } = &*self.terms;
+        let of = (&self.counted().outage, self.counted().identity);
+        let owing = || Owing::Strict(self.counter.clone(), Arc::clone(figures));
+        shared.fall_back(share, of, (self.cost, owing))
+    }
+
+    fn restore(&self) {
+        let Terms { shared, share, .. } = &*self.terms;
+        shared.restore(share, (&self.counted().outage, self.counted().identity), self.cost);
+    }
+}
+
+/// All were decided by Redis.
+fn decided<C: Clock + 'static>(parts: Parts<C>, answer: Answer) -> TogetherAnswered {
+    for (part, decision) in parts.iter().zip(answer.decisions()) {
+        part.counted().outage.note(decision.standing.remaining);
+    }
+    let answered = |decision| Answered::Decided(decision, Mark::default());
+    let answers = answer.decisions().map(answered).collect();
+    if !answer.verdict().is_admitted() {
+        return TogetherAnswered { answers, give_back: None };
+    }
+    let give_back = move || {
+        let Some(shared) = parts.first().map(|part| Arc::clone(&part.terms.shared)) else { return };
+        let strict = shared.strict.clone();
+        shared.runtime().spawn(async move {
+            let charges: SmallVec<[Charge<'_>; 4]> = parts.iter().map(Part::charge).collect();
+            // What cannot be given back now is repaid by time.
+            let _ = strict.give_back(&charges, &answer).await;
+        });
+    };
+    TogetherAnswered { answers, give_back: Some(Box::new(give_back)) }
+}
+
+/// Redis could not be asked: each node decides by itself.
+fn fallen_back<C: Clock + 'static>(parts: Parts<C>) -> TogetherAnswered {
+    let answers: Vec<Answered> = parts.iter().map(Part::fall_back).collect();
+    let is_made = |answered: &Answered| {
+        matches!(answered, Answered::Decided(Decision { refusal: None, .. }, _))
+    };
+    let made: SmallVec<[bool; 4]> = answers.iter().map(is_made).collect();
+    let give_back = move || {
+        parts.iter().zip(made).filter(|(_, is_made)| *is_made).for_each(|(part, _)| part.restore());
+    };
+    TogetherAnswered { answers, give_back: Some(Box::new(give_back)) }
+}
+
+impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
+    fn manner(&self) -> Manner {
+        Manner::Together
+    }
+
+    fn counter(&self, whose: &Whose<'_>) -> Result<Counter, Answered> {
+        let shared = &self.0.shared;
+        let make = || Counted {
+            key: shared.key(&(whose.name)()),
+            identity: whose.identity,
+            outage: Outage::new(),
+            ledger: Mutex::default(),
+        };
+        let held = shared.counted.get_or(whose.hash, || Ok::<_, ()>(make()), || ());
+        // Nothing of it has to be held: Redis knows it all.
+        Ok(Counter::new(held.unwrap_or_else(|()| Arc::new(make()))))
+    }
+
+    fn charge_together<'a>(&'a self, asked: &'a [Together<'a>]) -> Waiting<'a, TogetherAnswered> {
+        Box::pin(async move {
+            let parts: Parts<C> = asked.iter().filter_map(Part::of).collect();
+            let strict = &self.0.shared.strict;
+            if parts.len() != asked.len() {
+                // Somebody else's counters are not ours to charge.
+                let what = "Limits of one request are counted in several places.";
+                let answers = asked.iter().map(|_| Answered::Unavailable(what)).collect();
+                return TogetherAnswered { answers, give_back: None };
+            }
+            let answered = {
+                let charges: SmallVec<[Charge<'_>; 4]> = parts.iter().map(Part::charge).collect();
+                strict.take(&charges).await
+            };
+            match answered {
+                Ok(answer) => decided(parts, answer),
+                Err(_) => fallen_back(parts),
+            }
+        })
+    }
+
+    fn look<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, Option<Decision>> {
+        Box::pin(async move {
+            let counted = asked.counter.get::<Counted>()?;
+            let strict = &self.0.shared.strict;
+            strict.peek(&counted.key, &self.0.figures, asked.cost).await.ok()
+        })
+    }
+
+    fn reset<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, bool> {
+        Box::pin(async move {
+            let Some(counted) = asked.counter.get::<Counted>() else { return false };
+            self.0.shared.strict.reset(&counted.key).await.is_ok()
+        })
+    }
+}

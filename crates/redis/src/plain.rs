@@ -1,0 +1,246 @@
+//! A connection for other things than counters: what a store keeps in Redis, and what an operator asks.
+//!
+//! It is made when it is first needed and made anew after it broke, not more often than a pause allows. Nothing is sent twice
+//! but a script that the server did not know, which has not run.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use redis::aio::PubSubStream;
+use redis::{Client, Cmd, Pipeline, Value};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::calls::{is_unknown_script, told, whole};
+use crate::link::{Link, sentinel};
+use crate::scripts::Script;
+use crate::settings::{Mode, Settings};
+use crate::{Unavailable, command};
+
+/// How long connecting may take, and how long after a failure it is not tried again.
+const CONNECT: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A script of somebody else's.
+#[derive(Debug)]
+pub struct Lua(Script);
+
+impl Lua {
+    /// A script of these parts, in this order.
+    pub fn new(parts: &[&str]) -> Lua {
+        Lua(Script::of(parts))
+    }
+
+    /// The call of this script with these keys; arguments may be added.
+    pub fn with_keys(&self, keys: &[&str]) -> Cmd {
+        command::evalsha(&self.0, keys.iter().copied())
+    }
+}
+
+/// A connection for other things than counters.
+pub struct Plain {
+    settings: Settings,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<Link>,
+    /// Tells one connection from the next.
+    number: u64,
+    failed_at: Option<Instant>,
+}
+
+impl Plain {
+    /// One that is yet to be made.
+    pub fn new(settings: Settings) -> Plain {
+        Plain { settings, state: Mutex::default() }
+    }
+
+    /// Where it leads.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    async fn link(&self, deadline: Instant) -> Result<(Link, u64), Unavailable> {
+        let connecting = async {
+            let mut state = self.state.lock().await;
+            if let Some(link) = &state.link {
+                return Ok((link.clone(), state.number));
+            }
+            if state.failed_at.is_some_and(|at| at.elapsed() < PAUSE) {
+                return Err(Unavailable::Open);
+            }
+            match timeout(CONNECT, Link::open(&self.settings)).await {
+                Ok(Ok(link)) => {
+                    state.number += 1;
+                    state.failed_at = None;
+                    Ok((state.link.insert(link).clone(), state.number))
+                }
+                failed => {
+                    state.failed_at = Some(Instant::now());
+                    // Nothing was sent yet, so nothing may have run.
+                    Err(match failed {
+                        Ok(Err(error)) => Unavailable::Unreachable(error.to_string()),
+                        _ => Unavailable::Unreachable("no connection in time".to_owned()),
+                    })
+                }
+            }
+        };
+        let in_time = timeout_at(deadline, connecting).await;
+        in_time
+            .unwrap_or_else(|_| Err(Unavailable::Unreachable("no connection in time".to_owned())))
+    }
+
+    async fn forget(&self, number: u64) {
+        let mut state = self.state.lock().await;
+        if state.number == number {
+            state.link = None;
+            state.failed_at = Some(Instant::now());
+        }
+    }
+
+    /// Asks one thing.
+    ///
+    /// # Errors
+    ///
+    /// If it is not answered within that time.
+    pub async fn ask(&self, cmd: Cmd, within: Duration) -> Result<Value, Unavailable> {
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.add_command(cmd);
+        let mut answers = self.ask_all(&pipeline, within).await?;
+        answers.pop().unwrap_or(Err(Unavailable::Nonsense))
+    }
+
+    /// Asks many things at once. Each has its own answer; if the connection fails, none has.
+    ///
+    /// # Errors
+    ///
+    /// If they are not answered within that time.
+    pub async fn ask_all(
+        &self,
+        pipeline: &Pipeline,
+        within: Duration,
+    ) -> Result<Vec<Result<Value, Unavailable>>, Unavailable> {
+        let scripts = std::iter::repeat_n(None, pipeline.len());
+        self.send(pipeline, scripts, Instant::now() + within).await
+    }
+
+    /// Runs scripts, all sent at once. Each has its own answer; if the connection fails, none has.
+    ///
+    /// # Errors
+    ///
+    /// If they are not answered within that time.
+    pub async fn run_all(
+        &self,
+        calls: Vec<(&'static Lua, Cmd)>,
+        within: Duration,
+    ) -> Result<Vec<Result<Value, Unavailable>>, Unavailable> {
+        let mut pipeline = Pipeline::with_capacity(calls.len());
+        let mut scripts = Vec::with_capacity(calls.len());
+        for (script, cmd) in calls {
+            pipeline.add_command(cmd);
+            scripts.push(Some(script));
+        }
+        self.send(&pipeline, scripts.into_iter(), Instant::now() + within).await
+    }
+
+    /// Runs one script.
+    ///
+    /// # Errors
+    ///
+    /// If it is not answered within that time.
+    pub async fn run(
+        &self,
+        script: &'static Lua,
+        cmd: Cmd,
+        within: Duration,
+    ) -> Result<Value, Unavailable> {
+        let mut answers = self.run_all(vec![(script, cmd)], within).await?;
+        answers.pop().unwrap_or(Err(Unavailable::Nonsense))
+    }
+
+    async fn send(
+        &self,
+        pipeline: &Pipeline,
+        scripts: impl Iterator<Item = Option<&'static Lua>>,
+        deadline: Instant,
+    ) -> Result<Vec<Result<Value, Unavailable>>, Unavailable> {
+        let (link, number) = self.link(deadline).await?;
+        let answers = match timeout_at(deadline, link.call_all(pipeline)).await {
+            Ok(Ok(answers)) => answers,
+            failed => {
+                self.forget(number).await;
+                return Err(match failed {
+                    Ok(Err(error)) => told(error).0,
+                    _ => Unavailable::TimedOut,
+                });
+            }
+        };
+        let mut all = Vec::with_capacity(answers.len());
+        for (nth, (answer, script)) in answers.into_iter().zip(scripts).enumerate() {
+            let answer = match (answer, script) {
+                (Err(error), Some(script)) if is_unknown_script(&error) => {
+                    let mut one = Pipeline::with_capacity(1);
+                    let cmd = pipeline.cmd_iter().nth(nth).map(|cmd| whole(cmd, &script.0));
+                    one.add_command(cmd.unwrap_or_default());
+                    match timeout_at(deadline, link.call_all(&one)).await {
+                        Ok(Ok(mut one)) => one.pop().unwrap_or(Ok(Value::Nil)).map_err(told),
+                        Ok(Err(error)) => Err((told(error).0, true)),
+                        Err(_) => Err((Unavailable::TimedOut, true)),
+                    }
+                }
+                (answer, _) => answer.map_err(told),
+            };
+            if answer.as_ref().is_err_and(|(_, is_down)| *is_down) {
+                self.forget(number).await;
+            }
+            all.push(answer.map_err(|(why, _)| why));
+        }
+        Ok(all)
+    }
+
+    /// Listens to a channel. In a cluster any node hears what is published on any other.
+    ///
+    /// # Errors
+    ///
+    /// If there is no connection, or the channel may not be listened to.
+    pub async fn subscribe(&self, channel: &str) -> Result<Subscription, Unavailable> {
+        let subscribing = async {
+            let client = match self.settings.mode {
+                Mode::Single | Mode::Cluster => Client::open(self.settings.info.clone())?,
+                Mode::Sentinel => sentinel(&self.settings)?.async_get_client().await?,
+            };
+            let mut messages = client.get_async_pubsub().await?;
+            messages.subscribe(channel).await?;
+            Ok(Subscription(messages.into_on_message()))
+        };
+        match timeout(CONNECT, subscribing).await {
+            Ok(subscribed) => subscribed.map_err(|error| told(error).0),
+            Err(_) => Err(Unavailable::TimedOut),
+        }
+    }
+}
+
+impl fmt::Debug for Plain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plain").field("mode", &self.settings.mode).finish_non_exhaustive()
+    }
+}
+
+/// Messages of a channel.
+pub struct Subscription(PubSubStream);
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").finish_non_exhaustive()
+    }
+}
+
+impl Subscription {
+    /// Waits for the next message; `None` when the connection has ended.
+    pub async fn next(&mut self) -> Option<Vec<u8>> {
+        self.0.next().await.map(|message| message.get_payload_bytes().to_vec())
+    }
+}

@@ -1,0 +1,7 @@
+-- What all scripts of the store share. Their one key is `<base>:meta`; every other name begins with the same base, and so is
+-- in the same slot of a cluster.
+local call = redis.call
+local meta = KEYS[1]
+local base = string.sub(meta, 1, #meta - 4)
+local function whole(number) return string.format('%.0f', number) end
+local function counted(text) return tonumber(text) or 0 end

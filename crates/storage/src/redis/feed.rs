@@ -1,0 +1,209 @@
+//! Tells watchers what has changed, whoever changed it.
+//!
+//! A message on a channel says that there is something; which, the log says. Messages may be lost, so the log is looked at twice
+//! a second in any case. A node that was away for longer than the log reaches back reads all keys again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::{Mutex, Notify};
+use tollgate_redis::Plain;
+
+use super::names::Names;
+use super::scripts::CHANGES;
+use super::values::{damaged, list, number, text};
+use super::{reader, row};
+use crate::{StoreError, StoredKey};
+
+/// How often the log is looked at although nobody said anything.
+const LOOK: Duration = Duration::from_millis(500);
+/// Entries read at once.
+const PART: i64 = 256;
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// Who is told.
+pub(super) struct Watchers {
+    pub(super) keys: Box<dyn Fn(&StoredKey) + Send>,
+    pub(super) objects: Box<dyn Fn() + Send>,
+}
+
+/// Where in which log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) epoch: String,
+    pub(super) at: i64,
+}
+
+pub(super) struct Feed {
+    plain: Arc<Plain>,
+    names: Names,
+    state: Mutex<State>,
+    /// Something was said.
+    pub(super) news: Notify,
+}
+
+struct State {
+    watchers: Watchers,
+    /// All before it has been told.
+    place: Place,
+    /// Where the log was when all keys were last read.
+    loaded: Place,
+}
+
+impl Feed {
+    pub(super) fn new(
+        plain: Arc<Plain>,
+        names: Names,
+        (watchers, place): (Watchers, Place),
+    ) -> Feed {
+        let state = State { watchers, loaded: place.clone(), place };
+        Feed { plain, names, state: Mutex::new(state), news: Notify::new() }
+    }
+
+    /// Follows the log for ever.
+    pub(super) async fn follow(self: Arc<Self>) {
+        loop {
+            let _ = tokio::time::timeout(LOOK, self.news.notified()).await;
+            // What could not be read now is read next time.
+            let _ = self.advance().await;
+        }
+    }
+
+    /// Listens to the channel for ever.
+    pub(super) async fn listen(self: Arc<Self>) {
+        loop {
+            if let Ok(mut messages) = self.plain.subscribe(&self.names.channel()).await {
+                // Something may have been said before we listened.
+                self.news.notify_one();
+                while messages.next().await.is_some() {
+                    self.news.notify_one();
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Tells what this node itself has changed, unless the log got there first: then it was told, as it is now. Whatever is before
+    /// it in the log is told later, as it is then.
+    pub(super) async fn committed(&self, first: i64, last: i64, keys: &[StoredKey]) {
+        let mut state = self.state.lock().await;
+        if state.place.at >= last {
+            return;
+        }
+        keys.iter().for_each(&state.watchers.keys);
+        if state.place.at + 1 == first {
+            state.place.at = last;
+        }
+    }
+
+    /// Takes note that all keys are about to be read.
+    pub(super) async fn loading(&self) -> Result<(), StoreError> {
+        let part = self.part(i64::MAX).await?;
+        self.state.lock().await.loaded = part.place;
+        Ok(())
+    }
+
+    /// Tells again what has changed since all keys were read.
+    pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
+        {
+            let mut state = self.state.lock().await;
+            if state.loaded.epoch == state.place.epoch {
+                state.place.at = state.place.at.min(state.loaded.at);
+            }
+        }
+        self.advance().await
+    }
+
+    /// Tells everything that has not been told.
+    pub(super) async fn advance(&self) -> Result<(), StoreError> {
+        let mut state = self.state.lock().await;
+        let mut has_objects = false;
+        let done = self.advance_from(&mut state, &mut has_objects).await;
+        if has_objects {
+            (state.watchers.objects)();
+        }
+        done
+    }
+
+    async fn advance_from(
+        &self,
+        state: &mut State,
+        has_objects: &mut bool,
+    ) -> Result<(), StoreError> {
+        loop {
+            let part = self.part(state.place.at).await?;
+            let is_same = part.place.epoch == state.place.epoch && part.place.at >= state.place.at;
+            if is_same && part.place.at == state.place.at {
+                return Ok(());
+            }
+            let is_gapless = part.changes.first().is_some_and(|(at, _)| *at == state.place.at + 1);
+            if !is_same || !is_gapless {
+                self.tell_all(&mut state.watchers).await?;
+                state.place = part.place;
+                *has_objects = true;
+                continue;
+            }
+            for (at, change) in part.changes {
+                match change {
+                    Changed::Key(key) => (state.watchers.keys)(&key),
+                    Changed::Object => *has_objects = true,
+                    // Somebody has been at it by hand: what is known of the key stays.
+                    Changed::Unreadable => (),
+                }
+                state.place.at = at;
+            }
+        }
+    }
+
+    /// Tells every key there is, also those that have ended.
+    async fn tell_all(&self, watchers: &mut Watchers) -> Result<(), StoreError> {
+        let list = (&*self.plain, &self.names);
+        let mut rest = reader::Parts::new(list, Names::order(None), (0, reader::PART));
+        loop {
+            let rows = rest.next().await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            // One that does not read stays as it is known.
+            let texts = rows.iter().filter_map(|(_, row)| text(row));
+            texts.filter_map(|row| row::read_key(row).ok()).for_each(|key| (watchers.keys)(&key));
+        }
+    }
+
+    async fn part(&self, after: i64) -> Result<Part, StoreError> {
+        let mut cmd = CHANGES.with_keys(&[&self.names.meta()]);
+        cmd.arg(after).arg(PART);
+        let value = self.plain.run(&CHANGES, cmd, WITHIN).await?;
+        read(&value).ok_or_else(|| damaged("the log of changes"))
+    }
+}
+
+struct Part {
+    /// The log's end.
+    place: Place,
+    changes: Vec<(i64, Changed)>,
+}
+
+enum Changed {
+    Key(Box<StoredKey>),
+    Object,
+    Unreadable,
+}
+
+fn read(value: &Value) -> Option<Part> {
+    let ([epoch, at], rest) = list(value)?.split_first_chunk::<2>()?;
+    let place = Place { epoch: text(epoch)?.to_owned(), at: number(at)? };
+    let mut changes = Vec::with_capacity(rest.len() / 3);
+    for entry in rest.chunks_exact(3) {
+        let (at, what) = (number(&entry[0])?, text(&entry[1])?);
+        let changed = match what.strip_prefix('k') {
+            Some(_) => text(&entry[2])
+                .and_then(|text| row::read_key(text).ok())
+                .map_or(Changed::Unreadable, |key| Changed::Key(Box::new(key))),
+            None => Changed::Object,
+        };
+        changes.push((at, changed));
+    }
+    Some(Part { place, changes })
+}

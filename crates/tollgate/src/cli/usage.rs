@@ -1,0 +1,96 @@
+//! `tollgate usage`: what was used.
+
+use serde_json::Value;
+
+use super::args::At;
+use super::ask::Ask;
+use super::client::Client;
+use super::shown::{text, unchanged};
+use super::table::{Table, figures, words};
+use crate::exit::Failure;
+use crate::output::print;
+
+/// `tollgate usage`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Usage {
+    #[command(flatten)]
+    at: At,
+    /// The first day, UTC, as 2027-01-31 [default: 29 days before the last]
+    #[arg(long, value_name = "DAY")]
+    from: Option<String>,
+    /// The last day, UTC [default: today]
+    #[arg(long, value_name = "DAY")]
+    to: Option<String>,
+    /// Only this tenant's
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Only this key's, by its id
+    #[arg(long, value_name = "ID")]
+    key: Option<String>,
+    /// A row for each key, route, plan or day, with commas between
+    #[arg(long, value_name = "WHAT")]
+    group_by: Option<String>,
+    /// CSV, instead of a table
+    #[arg(long, conflicts_with_all = ["json", "quiet"])]
+    csv: bool,
+}
+
+const FIGURES: [&str; 3] = ["requests", "refusals", "tokens"];
+
+pub(crate) fn run(args: &Usage) -> Result<(), Failure> {
+    let ask = Ask::get("/v1/usage")
+        .query("tenant", args.tenant.as_deref())
+        .query("key", args.key.as_deref())
+        .query("from", args.from.as_deref())
+        .query("to", args.to.as_deref())
+        .query("group_by", args.group_by.as_deref());
+    let ask = if args.csv { ask.accept("text/csv") } else { ask };
+    let answer = Client::find(&args.at)?.ask(ask)?;
+    if args.csv || args.at.json {
+        return unchanged(&answer);
+    }
+    let told = answer.json()?;
+    let rows = told["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let (from, to) = (text(&told["from"]), text(&told["to"]));
+    if rows.is_empty() {
+        eprintln!("Nothing was used from {from} to {to}.");
+        return Ok(());
+    }
+    print(&table(rows))?;
+    if !args.at.quiet {
+        eprintln!("From {from} to {to}, days of UTC.");
+    }
+    Ok(())
+}
+
+/// The rows and, if there are several, their sum.
+fn table(rows: &[Value]) -> String {
+    let mut table = Table::new(&[
+        words("TENANT"),
+        words("KEY"),
+        words("ROUTE"),
+        words("PLAN"),
+        words("DAY"),
+        figures("REQUESTS"),
+        figures("REFUSALS"),
+        figures("TOKENS"),
+    ]);
+    let mut sums = [0_u128; 3];
+    for row in rows {
+        let mut cells: Vec<String> = ["tenant", "key", "route", "plan", "day"]
+            .iter()
+            .map(|name| text(&row[*name]))
+            .collect();
+        for (name, sum) in FIGURES.iter().zip(&mut sums) {
+            *sum += u128::from(row[*name].as_u64().unwrap_or(0));
+            cells.push(text(&row[*name]));
+        }
+        table.row(&cells);
+    }
+    if rows.len() > 1 {
+        let words = ["total", "", "", "", ""].map(str::to_owned);
+        let sums = sums.map(|sum| sum.to_string());
+        table.row(&words.into_iter().chain(sums).collect::<Vec<_>>());
+    }
+    table.text()
+}

@@ -1,0 +1,192 @@
+//! Several real gateways that count together in a real Redis or Valkey.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use serde_json::Value;
+use tollgate_policy::Sha256;
+
+use crate::servers::{Brand, Server, on_both};
+use crate::support::{Load, Tollgate, Upstream, curl, eventually, get, stay_clear_of_midnight};
+
+pub const KEY: &str = "key-of-ada";
+
+/// A node's file: what its upstream is, where Redis is, and what else is said of both.
+pub fn file(upstream: &Upstream, redis: &Server, rest: &str) -> String {
+    let ada = Sha256::of(KEY.as_bytes());
+    format!(
+        "
+upstreams: {{ api: {{ url: \"http://{}\" }} }}
+redis: {{ url: \"{}\", timeout_ms: 1000 }}
+rate_limit_sync: {{ enabled: true, sync_interval_ms: 50 }}
+keys: [ {{ id: ada, tenant: acme, user: ada, sha256: {ada} }} ]
+{rest}",
+        upstream.address,
+        redis.url(),
+    )
+}
+
+/// One limit of this consistency, besides nothing.
+pub fn one_limit(consistency: &str, rate: u64) -> String {
+    format!(
+        "
+routes: [ {{ path: \"/*\", upstream: api }} ]
+plans: {{ a: {{ rate_limit: {{ algorithm: fixed_window, sustained: {{ rate: {rate}, window: day }}, scope: user,
+    consistency: {consistency} }} }} }}
+tenants: [ {{ id: acme, plan: a }} ]
+"
+    )
+}
+
+pub fn metric(gateway: &Tollgate, name: &str) -> f64 {
+    let metrics = curl(&[&gateway.admin_url("/metrics")]).body;
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} in {metrics}")).trim().parse().unwrap()
+}
+
+/// Nodes that can ask Redis, and know of one another.
+pub fn nodes(count: usize, text: &str) -> Vec<Tollgate> {
+    let nodes: Vec<Tollgate> = (0..count).map(|_| Tollgate::with(text)).collect();
+    for node in &nodes {
+        eventually("Redis is up and all nodes are known", || {
+            metric(node, "tollgate_redis_up") == 1.0 && metric(node, "tollgate_nodes") == count as f64
+        });
+    }
+    nodes
+}
+
+/// Asks all nodes at once until each has refused a hundred times, and tells what reached the upstream.
+fn exhaust(nodes: &[Tollgate], upstream: &Upstream, pause: Duration) -> u64 {
+    let loads: Vec<Load> =
+        nodes.iter().map(|node| Load::start(&node.address, KEY, (3, pause))).collect();
+    for load in &loads {
+        eventually("the limit is reached", || load.tally().refused.load(Relaxed) > 100);
+    }
+    for load in loads {
+        let tally = load.stop();
+        assert_eq!(tally.unavailable.load(Relaxed) + tally.other.load(Relaxed), 0, "{tally:?}");
+    }
+    upstream.count()
+}
+
+fn strict_admits_exactly_the_limit(brand: Brand) {
+    stay_clear_of_midnight();
+    let (redis, upstream) = (Server::start(brand), Upstream::new("", "ok"));
+    let nodes = nodes(3, &file(&upstream, &redis, &one_limit("strict", 700)));
+    assert_eq!(exhaust(&nodes, &upstream, Duration::ZERO), 700);
+    // Legible, and with an end.
+    let key = "tollgate:ratelimit:user:plan:a/acme/ada:day";
+    assert_eq!(redis.ask::<u64>(&["HGET", key, "count"]), 700);
+    assert!(redis.ask::<i64>(&["PTTL", key]) > 0);
+    let refused = get(&nodes[0].url("/"), KEY);
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.json()["error"]["source"], "plan:a");
+    let limits = nodes[1].api("/v1/limits?tenant=acme&user=ada", &[]).json();
+    assert_eq!((&limits["items"][0]["counter"], &limits["items"][0]["tokens"]), (&Value::from(key), &Value::from(0)));
+    let body = serde_json::json!({ "tenant": "acme", "user": "ada", "counter": key });
+    assert!(nodes[2].api("/v1/limits/reset", &["-d", &body.to_string()]).status < 300);
+    assert_eq!(get(&nodes[0].url("/"), KEY).header("x-ratelimit-remaining"), "699");
+    assert!(metric(&nodes[0], "tollgate_redis_seconds_count") > 0.0);
+}
+
+fn leases_admit_no_more_than_the_limit_and_are_returned(brand: Brand) {
+    stay_clear_of_midnight();
+    let (redis, upstream) = (Server::start(brand), Upstream::new("", "ok"));
+    let mut nodes = nodes(3, &file(&upstream, &redis, &one_limit("lease", 5000)));
+    // Some of it, over two nodes; then one stops, and what it held is there again.
+    for node in &nodes[..2] {
+        for _ in 0..25 {
+            assert_eq!(get(&node.url("/"), KEY).status, 200);
+        }
+    }
+    let count = || redis.ask::<u64>(&["HGET", "tollgate:ratelimit:user:plan:a/acme/ada:day", "count"]);
+    let stopping = nodes.remove(0);
+    stopping.stop();
+    eventually("the other node is alone with its slice", || metric(&nodes[0], "tollgate_nodes") == 2.0);
+    assert!((50..5000).contains(&count()), "{}", count());
+    let admitted = exhaust(&nodes, &upstream, Duration::ZERO);
+    assert!(admitted <= 5000, "{admitted}");
+    assert!(admitted > 4900, "what was returned could be spent: {admitted}");
+    // Exact once all have stopped.
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    assert_eq!(count(), admitted);
+}
+
+fn hybrid_nodes_carry_what_was_too_much(brand: Brand) {
+    stay_clear_of_midnight();
+    let (redis, upstream) = (Server::start(brand), Upstream::new("", "ok"));
+    let nodes = nodes(2, &file(&upstream, &redis, &one_limit("hybrid", 1500)));
+    let admitted = exhaust(&nodes, &upstream, Duration::from_millis(8));
+    // Three callers a node at 8 ms are 375 a second at most: in 2τ + d, and as long again for a machine that has much
+    // else to do, it is far less than this.
+    assert!((1500..=2000).contains(&admitted), "{admitted}");
+    // All has been told by the time both have stopped.
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    let count: u64 = redis.ask(&["HGET", "tollgate:ratelimit:user:plan:a/acme/ada:day", "count"]);
+    assert_eq!(count, admitted);
+}
+
+on_both! {
+    strict => strict_admits_exactly_the_limit;
+    lease => leases_admit_no_more_than_the_limit_and_are_returned;
+    hybrid => hybrid_nodes_carry_what_was_too_much;
+}
+
+#[test]
+fn a_refusal_by_the_last_gives_back_what_all_others_were_charged() {
+    stay_clear_of_midnight();
+    let (redis, upstream) = (Server::start(Brand::Redis), Upstream::new("", "ok"));
+    let rest = "
+routes:
+  - { path: /strict, upstream: api, rate_limit: { algorithm: fixed_window, sustained: { rate: 3, window: day },
+      consistency: strict } }
+plans:
+  a:
+    rate_limit: { algorithm: fixed_window, sustained: { rate: 100, window: day }, scope: user, consistency: lease }
+    quota: { limit: 1000, window: year }
+tenants:
+  - { id: acme, plan: a, rate_limit: { algorithm: fixed_window, sustained: { rate: 90, window: day },
+      consistency: local } }
+  - { id: system, rate_limit: { sharing: enforce, algorithm: fixed_window, sustained: { rate: 80, window: day },
+      consistency: hybrid } }
+";
+    let nodes = nodes(1, &file(&upstream, &redis, rest));
+    let node = &nodes[0];
+    let answers: Vec<u16> = (0..20).map(|_| get(&node.url("/strict"), KEY).status).collect();
+    assert_eq!(answers.iter().filter(|status| **status == 200).count(), 3, "{answers:?}");
+    assert!(answers[3..].iter().all(|status| *status == 429));
+    assert_eq!(upstream.count(), 3);
+    let limits = node.api("/v1/limits?tenant=acme&user=ada&route=GET%20/strict", &[]).json();
+    let of = |source: &str, window: &str| {
+        let items = limits["items"].as_array().unwrap();
+        let found = items.iter().find(|l| l["source"] == source && l["window"] == window);
+        found.unwrap_or_else(|| panic!("{source} {window} in {limits}"))["tokens"].as_u64().unwrap()
+    };
+    assert_eq!(of("route:GET,POST,PUT,PATCH,DELETE,HEAD,OPTIONS /strict", "day"), 0);
+    assert_eq!(of("plan:a", "day"), 97, "leased");
+    assert_eq!(of("plan:a", "year"), 997, "a quota, leased");
+    assert_eq!(of("tenant:acme", "day"), 87 - 10, "local, folded with its parent's");
+    assert_eq!(of("tenant:system", "day"), 77, "hybrid");
+}
+
+#[test]
+fn a_limit_that_redis_cannot_count_is_refused_by_line_and_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tollgate.yaml");
+    let check = |limit: &str| {
+        let text = format!("rate_limit_sync: {{ enabled: true }}\nplans:\n  a:\n    rate_limit: {limit}\n");
+        std::fs::write(&path, text).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        let output = command.args(["check", path.to_str().unwrap()]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = check("{ sustained: { rate: 1, window: day }, burst: { capacity: 1000000 } }");
+    assert_eq!(code, Some(78));
+    assert!(said.contains("tollgate.yaml:4:") && said.contains("write a capacity of at most 36600"), "{said}");
+    let log = "{ algorithm: sliding_window_log, sustained: { rate: 10 }, consistency: lease }";
+    let (code, said) = check(log);
+    assert_eq!(code, Some(78));
+    assert!(said.contains("tollgate.yaml:4:") && said.contains("cannot be leased"), "{said}");
+    let local = "{ sustained: { rate: 1, window: day }, burst: { capacity: 1000000 }, consistency: local }";
+    assert_eq!(check(local).0, Some(0));
+}
