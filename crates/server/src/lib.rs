@@ -40,6 +40,7 @@
 //! - **What layers further out see**: a [`Verdict`] among the response's extensions. Handlers see it among the request's, where the layer is
 //!   [told to](LimitLayer::telling_service). Where a limit with strategy `degrade` was skipped, request and response have `X-RateLimit-Degraded`.
 //! - **What callers see**: limit headers that replace what the service said under the same names and leave others alone.
+//! - **Where it is counted**: in this process, or wherever the [`Gate`] that is [handed in](Limits::over) keeps its counters, say in Redis.
 //! - **While it runs**: [`Limits::reload`] puts another policy into force, [`Limits::set_pending`] tells how much is pending.
 //! - **Request ids**: a refusal repeats the request's `X-Request-Id`. Where there is none, none is made up: that is for the service, which also
 //!   writes the log it would be looked up in.
@@ -62,5 +63,6 @@ pub use future::LimitedFuture;
 pub use head::Head;
 pub use layer::{LimitLayer, Limited};
 pub use limits::{Limits, LoadError};
+pub use tollgate_gate::Gate;
 pub use tollgate_policy::compile::{Policy, PolicyFaults};
 pub use verdict::{Outcome, Verdict};

@@ -53,7 +53,8 @@ impl Present {
 }
 
 impl Limits {
-    /// The limits of a policy, say [`Policy::of`] a text.
+    /// The limits of a policy, say [`Policy::of`] a text. They are counted in this process, whichever `consistency` they ask for:
+    /// who shares counters says where with [`over`](Limits::over).
     pub fn new(policy: Policy) -> Limits {
         Limits::with_clock(policy, SystemClock::new())
     }
