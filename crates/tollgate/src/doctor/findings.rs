@@ -192,7 +192,8 @@ impl Judging<'_> {
             self.say(Level::Wrong, "version", format!("{brand} {version}"));
             self.advise(format!("use version {OLDEST} or later, of Redis or Valkey"));
         }
-        if self.info("redis_mode") == "sentinel" && mode != RedisMode::Sentinel {
+        let is_sentinel = [self.info("redis_mode"), self.info("server_mode")].contains(&"sentinel");
+        if is_sentinel && mode != RedisMode::Sentinel {
             self.say(Level::Wrong, "mode", "this is a sentinel");
             self.advise("write `mode: sentinel`");
         }

@@ -98,7 +98,7 @@ fn a_user_without_rights_is_told_which(brand: Brand) {
         "wrong",
         &["EVALSHA"],
     );
-    set(&["~other:*", "&*", "+@all"]).is("rights", "wrong", &["HSET"]);
+    set(&["~other:*", "&*", "+@all"]).is("rights", "wrong", &["EVALSHA", "key"]);
     let found = set(&["~tollgate:*", "resetchannels", "+@all"]);
     assert!(found.is_good);
     found.is("rights", "warning", &["PUBLISH", "SUBSCRIBE", "within a second"]);

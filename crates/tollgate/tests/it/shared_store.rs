@@ -11,7 +11,7 @@ fn gateway(server: &Server, upstream: &Upstream) -> Tollgate {
     Tollgate::with(&format!(
         "storage: {{ redis: true }}\n\
          redis: {{ url: \"{}\", timeout_ms: 5000 }}\n\
-         upstreams: {{ api: {{ url: \"{}\" }} }}\n\
+         upstreams: {{ api: {{ url: \"http://{}\" }} }}\n\
          routes: [ {{ path: \"/*\", upstream: api }} ]\n",
         server.url(),
         upstream.address
