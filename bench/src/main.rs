@@ -8,6 +8,7 @@ mod control;
 mod gateway;
 mod limiter;
 mod measure;
+mod middleware;
 mod policy;
 mod redis;
 mod report;
@@ -17,6 +18,7 @@ usage: cargo xtask bench <what> [case …] [--json]
   control [issue|keys|usage|path|undisturbed …]
   gateway [forward|refuse|bare|counts|idle|stream …]
   limiter [check|chain|hot|memory|flood|drift …]
+  middleware [inside|loopback|counts|preflight …]
   policy
   redis
 ";
@@ -29,6 +31,7 @@ fn main() {
         Some("control") => control::run(&mut report, &args[1..]),
         Some("gateway") => gateway::run(&mut report, &args[1..]),
         Some("limiter") => limiter::run(&mut report, &args[1..]),
+        Some("middleware") => middleware::run(&mut report, &args[1..]),
         Some("policy") => policy::run(&mut report),
         Some("redis") => redis::run(&mut report, &args[1..]),
         _ => {

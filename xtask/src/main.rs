@@ -9,7 +9,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage:
   cargo xtask test                     all that must pass before a change lands
-  cargo xtask bench <what> [--json]    side by side with peers; <what>: control, gateway, limiter, policy, redis
+  cargo xtask bench <what> [--json]    side by side with peers; <what>: control, gateway, limiter, middleware, policy, redis
   cargo xtask proto [--check]          makes the code of the gRPC services, or says whether it is up to date
 ";
 

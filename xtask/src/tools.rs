@@ -34,6 +34,7 @@ const FOR_BENCHES: &[Tool] = &[
     // It has no flag that it ends well with.
     tool("sh", &["-c", "command -v wrk"], "wrk"),
     tool("redis-server", &["--version"], "redis-server"),
+    tool("valgrind", &["--version"], "valgrind"),
     tool("redis-benchmark", &["--version"], "redis-tools"),
 ];
 

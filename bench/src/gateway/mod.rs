@@ -5,7 +5,7 @@
 //! answered meanwhile. So a busy neighbour makes a round longer, but a request hardly dearer.
 
 mod counts;
-mod load;
+pub mod load;
 mod memory;
 pub mod proxies;
 

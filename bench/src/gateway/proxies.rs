@@ -64,6 +64,11 @@ impl Proxy {
         Ok(Proxy { port, process: Process::start("0", &words, port)? })
     }
 
+    /// A server of another kind that listens at this port.
+    pub fn program(words: &[String], port: u16) -> Result<Proxy, String> {
+        Ok(Proxy { port, process: Process::start("0", words, port)? })
+    }
+
     pub fn pid(&self) -> u32 {
         self.process.0.id()
     }

@@ -8,6 +8,7 @@ use http::{Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::body::PacedBody;
 use crate::retry::is_safe;
 use crate::{Ask, Error, Pacer, Pacers};
 
@@ -83,9 +84,10 @@ where
     B: Send + 'static,
     A: Send + 'static,
 {
-    type Response = Response<A>;
+    type Response = Response<PacedBody<A>>;
     type Error = Error<S::Error>;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<A>, Error<S::Error>>> + Send>>;
+    type Future =
+        Pin<Box<dyn Future<Output = Result<Response<PacedBody<A>>, Error<S::Error>>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx).map_err(Error::Service)
@@ -106,7 +108,7 @@ async fn send<S, R, B, A>(
     mut request: Request<B>,
     pacer: Pacer,
     replay: R,
-) -> Result<Response<A>, Error<S::Error>>
+) -> Result<Response<PacedBody<A>>, Error<S::Error>>
 where
     S: Service<Request<B>, Response = Response<A>>,
     R: Replay<B>,
@@ -119,7 +121,9 @@ where
             if attempts < pacer.settings().max_attempts { copy(&request, &replay) } else { None };
         let method = request.method().clone();
         let response = inner.call(request).await.map_err(Error::Service)?;
-        let heard = permit.heard(response.status(), response.headers());
+        let (response, heard) = PacedBody::listen(response, permit);
+        // A gRPC call that has begun is not sent again.
+        let Some(heard) = heard else { return Ok(response) };
         let safe = is_safe(&method, response.status(), heard.is_refused, &heard.said);
         let Some(copy) = again.filter(|_| safe && pacer.may_retry()) else { return Ok(response) };
         // An answer is better than none: whoever may not wait so long gets the one that is there.

@@ -43,6 +43,7 @@
 //! # }
 //! ```
 
+mod body;
 mod clock;
 mod error;
 mod layer;
@@ -55,6 +56,7 @@ mod retry;
 mod settings;
 mod status;
 
+pub use body::PacedBody;
 pub use error::{Error, TooLong};
 pub use layer::{Cloned, Once, PaceLayer, Paced, Replay};
 pub use pacer::{Ask, Heard, Pacer, Permit, Priority};

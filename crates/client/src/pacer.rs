@@ -229,6 +229,17 @@ impl Pacer {
         }
     }
 
+    /// Trailers of a call that had been answered before.
+    pub(crate) fn heard_late(&self, trailers: &HeaderMap) {
+        let now = self.0.clock.now();
+        let said = read(trailers, now);
+        if is_refused(StatusCode::OK, trailers, &said) {
+            let mut inner = self.0.inner.lock();
+            inner.pace.refused_late(now, &said);
+            inner.wake_first();
+        }
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }
@@ -276,6 +287,10 @@ pub struct Heard {
 }
 
 impl Permit {
+    pub(crate) fn pacer(&self) -> &Pacer {
+        &self.shared
+    }
+
     /// The answer's status and headers, or a gRPC call's trailers. Dropped without, the permit counts as a request that was
     /// never answered.
     pub fn heard(mut self, status: StatusCode, headers: &HeaderMap) -> Heard {

@@ -27,8 +27,7 @@ impl Switch {
     /// What was offered with a request; `None` if nothing was, or it is taken.
     pub(crate) fn accept<B>(request: &mut Request<B>) -> Option<oneshot::Receiver<Stream>> {
         let offered = request.extensions_mut().remove::<Offered>()?;
-        let taken = offered.0.lock().take();
-        taken
+        offered.0.lock().take()
     }
 
     /// Hands the connection over.

@@ -11,10 +11,11 @@ tenants: [ { id: acme, plan: free } ]
 /// The service, limited.
 pub fn app() -> Result<Router, Box<dyn std::error::Error>> {
     let limits = Limits::new(Policy::of("policy", POLICY).map_err(|faults| faults.diagnostics)?);
-    Ok(Router::new().route("/", get(|| async { "hello\n" })).layer(limits.layer(|request| {
+    let layer = limits.layer(|request| {
         let user = request.headers.get("x-user").and_then(|user| user.to_str().ok());
         Caller::of("acme").user(user.unwrap_or("nobody"))
-    })))
+    });
+    Ok(Router::new().route("/", get(|| async { "hello\n" })).layer(layer.same_body()))
 }
 
 #[tokio::main]

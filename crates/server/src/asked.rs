@@ -6,46 +6,51 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use tollgate_engine::Clock;
 use tollgate_gate::{self as gate, Holder, Lines, Passage};
 use tollgate_policy::compile::{ANONYMOUS, Policy, RouteInForce, Work};
 use tollgate_policy::routes::normalise;
-use tollgate_wire::{Problem, Refused, degraded_by, is_grpc, names};
+use tollgate_wire::{Problem, Refused, degraded_by};
 
+use crate::answer::Answer;
 use crate::caller::{Caller, UnknownTenant};
+use crate::head::Head;
 use crate::limits::{Limits, Present};
-use crate::passed::Passed;
+use crate::passed::{Mark, Passed};
 use crate::verdict::{Outcome, Verdict};
 
-/// Where too much is pending, as refusals name it.
-const SERVICE: &str = "service";
-
-/// Ids that are longer are not repeated to the caller.
-const LONGEST_ID: usize = 128;
-
-/// What a request asks for. Its numbers are of one policy.
+/// What a request asks for.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Asked<'a> {
+    caller: gate::Caller<'a>,
+    holder: Holder<'a>,
+    route: Option<&'a RouteInForce>,
+    operation: Option<usize>,
+    cost: Option<u64>,
+    is_tenant_known: bool,
+}
+
+/// The same for one that may have to wait, longer than the request is there to borrow from. Its numbers are of one policy.
+#[derive(Debug)]
+pub(crate) struct Held {
     caller: gate::Caller<'static>,
+    /// Its user, which counters that are kept elsewhere are called by; else the address.
+    user: Option<Box<str>>,
+    address: IpAddr,
     route: Option<usize>,
     operation: Option<usize>,
     cost: Option<u64>,
     is_tenant_known: bool,
-    /// Its user and address, which counters that are kept elsewhere are called by.
-    user: Option<Box<str>>,
-    address: IpAddr,
     answer: Answer,
 }
 
 /// A request that is decided already, or not yet.
 #[derive(Debug)]
-pub(crate) enum Arrived {
-    Asks(Asked),
+pub(crate) enum Arrived<'a> {
+    Asks(Asked<'a>),
     Decided(Decided),
 }
 
@@ -56,28 +61,31 @@ pub(crate) enum Decided {
     Stays(Response<Bytes>),
 }
 
-/// How the layer answers a request itself: in its protocol, with its own id.
-#[derive(Debug)]
-struct Answer {
-    request_id: Option<HeaderValue>,
-    is_grpc: bool,
+impl Decided {
+    /// The service is told the verdict, or not.
+    pub(crate) fn telling_service(self, tells: bool) -> Decided {
+        match self {
+            Decided::Passes(passed) => Decided::Passes(passed.telling_service(tells)),
+            Decided::Stays(response) => Decided::Stays(response),
+        }
+    }
 }
 
-impl Arrived {
+impl<'a> Arrived<'a> {
     /// A request at the door.
     pub(crate) fn at<C: Clock>(
         limits: &Limits<C>,
-        present: &Present,
-        (parts, caller): (&Parts, &Caller<'_>),
+        present: &'a Present,
+        (head, caller): (Head<'_>, &'a Caller<'_>),
         unknown: UnknownTenant,
-    ) -> Arrived {
+    ) -> Arrived<'a> {
         let policy = present.in_force.policy();
-        let answer = Answer::to(parts);
-        let route = match route(policy, parts) {
+        let route = match route(policy, head) {
             Ok(route) => route,
             Err(bad) => {
                 let problem = Problem::new(StatusCode::BAD_REQUEST).detail(bad);
-                return stays(answer.problem(problem), Verdict::unlimited(Outcome::Malformed));
+                let verdict = Verdict::unlimited(Outcome::Malformed);
+                return stays(Answer::to(head).problem(problem), verdict);
             }
         };
         let cost = caller.cost.or_else(|| route.and_then(RouteInForce::cost));
@@ -85,7 +93,7 @@ impl Arrived {
             return passes(Passed::unlimited(Verdict::unlimited(Outcome::Admitted)));
         }
         if let Err(wait) = limits.backpressure().check() {
-            return stays(answer.overloaded(wait), Verdict::overloaded(wait));
+            return stays(Answer::to(head).overloaded(wait), Verdict::overloaded(wait));
         }
         let named = caller.tenant.as_deref();
         let found = named.and_then(|tenant| policy.tenants().number(tenant));
@@ -97,7 +105,7 @@ impl Arrived {
                 UnknownTenant::Forbidden => {
                     let problem = Problem::new(StatusCode::FORBIDDEN)
                         .detail("The caller's tenant is not known here.");
-                    return stays(answer.problem(problem), verdict(Outcome::Forbidden));
+                    return stays(Answer::to(head).problem(problem), verdict(Outcome::Forbidden));
                 }
                 UnknownTenant::Unlimited => {
                     return passes(Passed::unlimited(verdict(Outcome::Admitted)));
@@ -106,102 +114,111 @@ impl Arrived {
         }
         let address = caller.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let (gate, in_force) = (limits.gate(), &present.in_force);
-        let known = match (found, caller.user.as_deref()) {
-            (Some(tenant), Some(user)) => {
-                gate.caller(in_force, tenant, Holder::User(user), address)
-            }
-            (Some(tenant), None) => gate.anonymous(in_force, tenant, address),
+        let (tenant, holder) = match (found, caller.user.as_deref()) {
+            (Some(tenant), Some(user)) => (tenant, Holder::User(user)),
+            (Some(tenant), None) => (tenant, Holder::Address(address)),
             // Every tree has this tenant, declared or not.
             (None, _) => {
                 let anonymous = policy.tenants().number(ANONYMOUS).unwrap_or_default();
-                gate.anonymous(in_force, anonymous, address)
+                (anonymous, Holder::Address(address))
             }
         };
+        let known = gate.caller(in_force, tenant, holder, address);
         let plan = caller.plan.as_deref().filter(|_| is_tenant_known);
         Arrived::Asks(Asked {
-            caller: known.unnamed().with_plan(plan.and_then(|name| policy.plan(name))),
-            route: route.map(RouteInForce::number),
+            caller: known.with_plan(plan.and_then(|name| policy.plan(name))),
+            holder,
+            route,
             operation: caller.operation.as_deref().and_then(|name| policy.operation(name)),
             cost: caller.cost,
             is_tenant_known,
-            user: caller
-                .user
-                .as_deref()
-                .filter(|_| in_force.keeps_elsewhere() && found.is_some())
-                .map(Into::into),
-            address,
-            answer,
         })
     }
 }
 
-impl Asked {
+impl<'a> Asked<'a> {
     /// Decides it at once. Only for a policy under which nobody waits.
-    pub(crate) fn decide<C: Clock>(&self, limits: &Limits<C>, present: &Present) -> Decided {
-        let in_force = &*present.in_force;
-        let work = self.work(in_force.policy());
-        self.decided(&limits.gate().decide(in_force, &self.caller, work))
+    pub(crate) fn decide<C: Clock>(
+        &self,
+        limits: &Limits<C>,
+        present: &'a Present,
+        head: Head<'_>,
+    ) -> Decided {
+        let work = work(self.route, self.operation, self.cost);
+        let passage = limits.gate().decide(&present.in_force, &self.caller, work);
+        Told { present, is_tenant_known: self.is_tenant_known }.of(&passage, || Answer::to(head))
     }
 
-    /// Decides it, waiting in line where the strategy is `queue`.
+    /// Keeps it beyond the request.
+    pub(crate) fn hold(self, head: Head<'_>) -> Held {
+        let user = match self.holder {
+            Holder::User(user) => Some(user.into()),
+            Holder::Key(_) | Holder::Address(_) => None,
+        };
+        Held {
+            user,
+            address: self.caller.address(),
+            caller: self.caller.unnamed(),
+            route: self.route.map(RouteInForce::number),
+            operation: self.operation,
+            cost: self.cost,
+            is_tenant_known: self.is_tenant_known,
+            answer: Answer::to(head),
+        }
+    }
+}
+
+impl Held {
+    /// Decides it, waiting in line where the strategy is `queue`, and for counters that are kept elsewhere.
     pub(crate) async fn pass<C: Clock>(self, limits: Limits<C>, present: Arc<Present>) -> Decided {
         let in_force = &*present.in_force;
-        let work = self.work(in_force.policy());
+        let route = self.route.map(|number| &in_force.policy().routes()[number]);
+        let work = work(route, self.operation, self.cost);
         let holder = self.user.as_deref().map_or(Holder::Address(self.address), Holder::User);
-        let caller = self.caller.named(holder);
-        self.decided(&limits.gate().pass(in_force, &caller, work).await)
+        let passage = limits.gate().pass(in_force, &self.caller.named(holder), work).await;
+        let told = Told { present: &present, is_tenant_known: self.is_tenant_known };
+        told.of(&passage, || self.answer)
     }
+}
 
-    fn work<'p>(&self, policy: &'p Policy) -> Work<'p> {
-        let route = self.route.map(|number| &policy.routes()[number]);
-        route.map(Work::on).unwrap_or_default().stating(self.operation, self.cost)
-    }
+/// What a program states goes before the route's.
+fn work(route: Option<&RouteInForce>, operation: Option<usize>, cost: Option<u64>) -> Work<'_> {
+    route.map(Work::on).unwrap_or_default().stating(operation, cost)
+}
 
-    fn decided(&self, passage: &Passage<'_>) -> Decided {
+/// Turns what became of a request at the gate into what is told of it.
+struct Told<'p> {
+    present: &'p Present,
+    is_tenant_known: bool,
+}
+
+impl Told<'_> {
+    fn of(&self, passage: &Passage<'_>, answer: impl FnOnce() -> Answer) -> Decided {
         if let Some(what) = passage.unavailable() {
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail(what);
             let verdict = Verdict::unlimited(Outcome::Unavailable);
             let verdict = verdict.with_tenant_known(self.is_tenant_known);
-            return Decided::Stays(told(self.answer.problem(problem), verdict));
+            return Decided::Stays(told(answer().problem(problem), verdict));
         }
         let lines = Lines::of(passage);
-        let verdict = Verdict::of(passage, &lines).with_tenant_known(self.is_tenant_known);
+        let report = lines.report();
+        let verdict = Verdict::of(passage, &report).with_tenant_known(self.is_tenant_known);
         let shows = passage.shows_headers();
         if !passage.is_admitted() {
-            let report = lines.report();
-            let refused = Refused::by_limit(&report, self.answer.id()).limit_headers(shows);
-            return Decided::Stays(told(self.answer.refuse(&refused), verdict));
+            let answer = answer();
+            let refused = Refused::by_limit(&report, answer.id()).limit_headers(shows);
+            return Decided::Stays(told(answer.refuse(&refused), verdict));
         }
-        let mark = passage.degraded().and_then(|(name, _)| degraded_by(name));
-        Decided::Passes(Passed::new(verdict, shows.then(|| lines.detached()), mark))
-    }
-}
-
-impl Answer {
-    fn to(parts: &Parts) -> Answer {
-        let id = parts.headers.get(&names::X_REQUEST_ID);
-        let id = id.filter(|id| id.len() <= LONGEST_ID && id.to_str().is_ok());
-        Answer { request_id: id.cloned(), is_grpc: is_grpc(&parts.headers) }
-    }
-
-    fn id(&self) -> &str {
-        self.request_id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default()
-    }
-
-    fn refuse(&self, refused: &Refused<'_>) -> Response<Bytes> {
-        if self.is_grpc { refused.grpc() } else { refused.http() }
-    }
-
-    fn overloaded(&self, wait: Duration) -> Response<Bytes> {
-        self.refuse(&Refused::by_backpressure(SERVICE, wait, self.id()))
-    }
-
-    fn problem(&self, problem: Problem) -> Response<Bytes> {
-        let problem = match self.id() {
-            "" => problem,
-            id => problem.instance(id),
+        let mut headers = HeaderMap::new();
+        if shows {
+            report.write(&mut headers);
+        }
+        let mark = match passage.degraded().and_then(|(name, _)| degraded_by(name)) {
+            Some(mark) => Mark::By(mark),
+            None if self.present.degrades => Mark::Off,
+            None => Mark::Any,
         };
-        if self.is_grpc { problem.grpc() } else { problem.http() }
+        Decided::Passes(Passed::new(verdict, headers, mark))
     }
 }
 
@@ -209,16 +226,16 @@ impl Answer {
 ///
 /// The service sees the path as it was sent, and may have chosen a handler by it already. So a path that is one route's as
 /// it was sent and another's in its plain spelling is bad: `/files/../health` would be free here and a file there.
-fn route<'p>(policy: &'p Policy, parts: &Parts) -> Result<Option<&'p RouteInForce>, String> {
+fn route<'p>(policy: &'p Policy, head: Head<'_>) -> Result<Option<&'p RouteInForce>, String> {
     if policy.routes().is_empty() {
         return Ok(None);
     }
-    let plain = normalise(parts.uri.path()).map_err(|bad| bad.to_string())?;
-    let find = |path| policy.route(host(parts), parts.method.as_str(), path);
+    let as_sent = head.uri.path();
+    let plain = normalise(as_sent).map_err(|bad| bad.to_string())?;
+    let find = |path| policy.route(head.host(), head.method.as_str(), path);
     let route = find(&plain);
     if let Cow::Owned(plain) = &plain {
-        let as_sent = find(parts.uri.path());
-        if as_sent.map(RouteInForce::number) != route.map(RouteInForce::number) {
+        if find(as_sent).map(RouteInForce::number) != route.map(RouteInForce::number) {
             return Err(format!(
                 "this path has a plainer spelling, `{plain}`, which is to be sent"
             ));
@@ -227,27 +244,11 @@ fn route<'p>(policy: &'p Policy, parts: &Parts) -> Result<Option<&'p RouteInForc
     Ok(route)
 }
 
-/// The host a request is for, without its port.
-fn host(parts: &Parts) -> &str {
-    let named = match parts.uri.authority() {
-        Some(authority) => authority.as_str(),
-        None => {
-            let header = parts.headers.get(http::header::HOST);
-            header.and_then(|value| value.to_str().ok()).unwrap_or_default()
-        }
-    };
-    // `[::1]:80` ends its host with the bracket.
-    match named.rfind(':') {
-        Some(at) if !named[at..].contains(']') => &named[..at],
-        _ => named,
-    }
-}
-
-fn passes(passed: Passed) -> Arrived {
+fn passes(passed: Passed) -> Arrived<'static> {
     Arrived::Decided(Decided::Passes(passed))
 }
 
-fn stays(response: Response<Bytes>, verdict: Verdict) -> Arrived {
+fn stays(response: Response<Bytes>, verdict: Verdict) -> Arrived<'static> {
     Arrived::Decided(Decided::Stays(told(response, verdict)))
 }
 

@@ -1,4 +1,7 @@
 //! The body of a limited service's response: the service's own, or a refusal's.
+//!
+//! A layer cannot make any service's body out of a refusal's text, so what it returns is one or the other. Where it can, as with axum's, the
+//! service's own type does for both, and frameworks that box every other body need not box it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,6 +9,50 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+
+/// How a layer's responses have their bodies.
+pub trait Bodies<B> {
+    /// The body of every response.
+    type Body;
+
+    /// What the service answered.
+    fn of_service(body: B) -> Self::Body;
+
+    /// What the layer answers itself: a short text, or nothing.
+    fn of_layer(text: Bytes) -> Self::Body;
+}
+
+/// In a body that is either's: for any service.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EitherBody;
+
+/// In the service's own type of body: for those that can be made of bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SameBody;
+
+impl<B> Bodies<B> for EitherBody {
+    type Body = LimitedBody<B>;
+
+    fn of_service(body: B) -> LimitedBody<B> {
+        LimitedBody { from: From::Service { body } }
+    }
+
+    fn of_layer(text: Bytes) -> LimitedBody<B> {
+        LimitedBody { from: From::Layer { text } }
+    }
+}
+
+impl<B: std::convert::From<Bytes>> Bodies<B> for SameBody {
+    type Body = B;
+
+    fn of_service(body: B) -> B {
+        body
+    }
+
+    fn of_layer(text: Bytes) -> B {
+        text.into()
+    }
+}
 
 pin_project! {
     /// The body of a limited service's response: the service's own, or what the layer answers itself.
@@ -23,16 +70,6 @@ pin_project! {
         Service { #[pin] body: B },
         // Nothing once it was read, or where a gRPC status needs none.
         Layer { text: Bytes },
-    }
-}
-
-impl<B> LimitedBody<B> {
-    pub(crate) fn of_service(body: B) -> LimitedBody<B> {
-        LimitedBody { from: From::Service { body } }
-    }
-
-    pub(crate) fn of_layer(text: Bytes) -> LimitedBody<B> {
-        LimitedBody { from: From::Layer { text } }
     }
 }
 

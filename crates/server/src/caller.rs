@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use http::request::Parts;
+use crate::head::Head;
 
 /// What a program says of one request. It borrows from the request what it can.
 ///
@@ -71,16 +71,16 @@ impl<'r> Caller<'r> {
 /// Says who is calling. For a type that has a name; a closure goes to [`Limits::layer`](crate::Limits::layer).
 pub trait Identify {
     /// Of the request with this head. It is called once for each request and should not block.
-    fn identify<'r>(&self, request: &'r Parts) -> Caller<'r>;
+    fn identify<'r>(&self, request: Head<'r>) -> Caller<'r>;
 }
 
 /// Identifies by a closure.
 #[derive(Clone, Copy)]
 pub struct ByClosure<F>(pub(crate) F);
 
-impl<F: for<'r> Fn(&'r Parts) -> Caller<'r>> Identify for ByClosure<F> {
+impl<F: for<'r> Fn(Head<'r>) -> Caller<'r>> Identify for ByClosure<F> {
     #[inline]
-    fn identify<'r>(&self, request: &'r Parts) -> Caller<'r> {
+    fn identify<'r>(&self, request: Head<'r>) -> Caller<'r> {
         (self.0)(request)
     }
 }

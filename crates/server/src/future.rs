@@ -4,6 +4,7 @@
 //! boxed future, of the decision alone.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -13,19 +14,20 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::asked::Decided;
-use crate::body::LimitedBody;
+use crate::body::Bodies;
 use crate::passed::Passed;
 
 type Waiting = Pin<Box<dyn Future<Output = Decided> + Send>>;
 
 pin_project! {
     /// The future of a limited service's response.
-    pub struct LimitedFuture<S, B>
+    pub struct LimitedFuture<S, B, K>
     where
         S: Service<Request<B>>,
     {
         #[pin]
         step: Step<S, B>,
+        bodies: PhantomData<fn() -> K>,
     }
 }
 
@@ -35,30 +37,38 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        Waiting { waiting: Waiting, held: Option<(S, Request<B>)> },
+        Waiting { waiting: Waiting, held: Option<Box<(S, Request<B>)>> },
         Serving { #[pin] answer: S::Future, passed: Option<Passed> },
         Refused { response: Option<Response<Bytes>> },
     }
 }
 
-impl<S, B> LimitedFuture<S, B>
+impl<S, B, K> LimitedFuture<S, B, K>
 where
     S: Service<Request<B>>,
 {
-    pub(crate) fn waiting(waiting: Waiting, ready: S, request: Request<B>) -> LimitedFuture<S, B> {
-        LimitedFuture { step: Step::Waiting { waiting, held: Some((ready, request)) } }
+    fn at(step: Step<S, B>) -> LimitedFuture<S, B, K> {
+        LimitedFuture { step, bodies: PhantomData }
+    }
+
+    pub(crate) fn waiting(
+        waiting: Waiting,
+        ready: S,
+        request: Request<B>,
+    ) -> LimitedFuture<S, B, K> {
+        LimitedFuture::at(Step::Waiting { waiting, held: Some(Box::new((ready, request))) })
     }
 
     pub(crate) fn serving(
         ready: &mut S,
         request: Request<B>,
         passed: Passed,
-    ) -> LimitedFuture<S, B> {
-        LimitedFuture { step: Step::serving(ready, request, passed) }
+    ) -> LimitedFuture<S, B, K> {
+        LimitedFuture::at(Step::serving(ready, request, passed))
     }
 
-    pub(crate) fn refused(response: Response<Bytes>) -> LimitedFuture<S, B> {
-        LimitedFuture { step: Step::Refused { response: Some(response) } }
+    pub(crate) fn refused(response: Response<Bytes>) -> LimitedFuture<S, B, K> {
+        LimitedFuture::at(Step::Refused { response: Some(response) })
     }
 }
 
@@ -72,11 +82,12 @@ where
     }
 }
 
-impl<S, B, A> Future for LimitedFuture<S, B>
+impl<S, B, A, K> Future for LimitedFuture<S, B, K>
 where
     S: Service<Request<B>, Response = Response<A>>,
+    K: Bodies<A>,
 {
-    type Output = Result<Response<LimitedBody<A>>, S::Error>;
+    type Output = Result<Response<K::Body>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut step = self.project().step;
@@ -84,7 +95,7 @@ where
             let next = match step.as_mut().project() {
                 StepPinned::Waiting { waiting, held } => {
                     let decided = ready!(waiting.as_mut().poll(cx));
-                    let (mut ready, request) = held.take().expect("decided once");
+                    let (mut ready, request) = *held.take().expect("decided once");
                     match decided {
                         Decided::Passes(passed) => Step::serving(&mut ready, request, passed),
                         Decided::Stays(response) => Step::Refused { response: Some(response) },
@@ -94,11 +105,11 @@ where
                     let mut response = ready!(answer.poll(cx))?;
                     let passed = passed.take().expect("a future is not polled after its end");
                     passed.tell_response(&mut response);
-                    return Poll::Ready(Ok(response.map(LimitedBody::of_service)));
+                    return Poll::Ready(Ok(response.map(K::of_service)));
                 }
                 StepPinned::Refused { response } => {
                     let response = response.take().expect("a future is not polled after its end");
-                    return Poll::Ready(Ok(response.map(LimitedBody::of_layer)));
+                    return Poll::Ready(Ok(response.map(K::of_layer)));
                 }
             };
             step.set(next);
@@ -106,7 +117,7 @@ where
     }
 }
 
-impl<S, B> fmt::Debug for LimitedFuture<S, B>
+impl<S, B, K> fmt::Debug for LimitedFuture<S, B, K>
 where
     S: Service<Request<B>>,
 {

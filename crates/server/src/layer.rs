@@ -1,5 +1,6 @@
 //! The layer, and the service it makes.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -9,97 +10,140 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::asked::{Arrived, Decided};
-use crate::body::LimitedBody;
+use crate::body::{Bodies, EitherBody, SameBody};
 use crate::caller::{Identify, UnknownTenant};
 use crate::future::LimitedFuture;
+use crate::head::Head;
 use crate::limits::Limits;
 
 /// Limits the service it is put around. Made by [`Limits::layer`].
 #[derive(Debug)]
-pub struct LimitLayer<I, C = SystemClock> {
+pub struct LimitLayer<I, C = SystemClock, K = EitherBody> {
     limits: Limits<C>,
     identify: Arc<I>,
     unknown: UnknownTenant,
+    tells_service: bool,
+    bodies: PhantomData<fn() -> K>,
 }
 
 impl<I, C> LimitLayer<I, C> {
     pub(crate) fn new(limits: Limits<C>, identify: I) -> LimitLayer<I, C> {
-        LimitLayer { limits, identify: Arc::new(identify), unknown: UnknownTenant::default() }
+        let (identify, unknown) = (Arc::new(identify), UnknownTenant::default());
+        LimitLayer { limits, identify, unknown, tells_service: false, bodies: PhantomData }
     }
 
+    /// Answers in the service's own type of body, where that can be made of [`Bytes`](bytes::Bytes), as axum's can. It saves axum from
+    /// putting every response's body into a box.
+    #[must_use]
+    pub fn same_body(self) -> LimitLayer<I, C, SameBody> {
+        let LimitLayer { limits, identify, unknown, tells_service, .. } = self;
+        LimitLayer { limits, identify, unknown, tells_service, bodies: PhantomData }
+    }
+}
+
+impl<I, C, K> LimitLayer<I, C, K> {
     /// What becomes of callers whose tenant the policy does not have.
     #[must_use]
-    pub fn unknown_tenant(mut self, unknown: UnknownTenant) -> LimitLayer<I, C> {
+    pub fn unknown_tenant(mut self, unknown: UnknownTenant) -> LimitLayer<I, C, K> {
         self.unknown = unknown;
+        self
+    }
+
+    /// Puts the [`Verdict`](crate::Verdict) into the extensions of requests that are passed on, too, for handlers that want to know it.
+    #[must_use]
+    pub fn telling_service(mut self) -> LimitLayer<I, C, K> {
+        self.tells_service = true;
         self
     }
 }
 
-impl<I, C> Clone for LimitLayer<I, C> {
-    fn clone(&self) -> LimitLayer<I, C> {
-        let identify = Arc::clone(&self.identify);
-        LimitLayer { limits: self.limits.clone(), identify, unknown: self.unknown }
+impl<I, C, K> Clone for LimitLayer<I, C, K> {
+    fn clone(&self) -> LimitLayer<I, C, K> {
+        LimitLayer {
+            limits: self.limits.clone(),
+            identify: Arc::clone(&self.identify),
+            unknown: self.unknown,
+            tells_service: self.tells_service,
+            bodies: PhantomData,
+        }
     }
 }
 
-impl<S, I, C> Layer<S> for LimitLayer<I, C> {
-    type Service = Limited<S, I, C>;
+impl<S, I, C, K> Layer<S> for LimitLayer<I, C, K> {
+    type Service = Limited<S, I, C, K>;
 
-    fn layer(&self, inner: S) -> Limited<S, I, C> {
+    fn layer(&self, inner: S) -> Limited<S, I, C, K> {
         Limited { inner, layer: self.clone() }
     }
 }
 
 /// A service whose callers are limited.
 #[derive(Debug)]
-pub struct Limited<S, I, C = SystemClock> {
+pub struct Limited<S, I, C = SystemClock, K = EitherBody> {
     inner: S,
-    layer: LimitLayer<I, C>,
+    layer: LimitLayer<I, C, K>,
 }
 
-impl<S: Clone, I, C> Clone for Limited<S, I, C> {
-    fn clone(&self) -> Limited<S, I, C> {
+impl<S: Clone, I, C, K> Clone for Limited<S, I, C, K> {
+    fn clone(&self) -> Limited<S, I, C, K> {
         Limited { inner: self.inner.clone(), layer: self.layer.clone() }
     }
 }
 
-impl<S, I, C, B, A> Service<Request<B>> for Limited<S, I, C>
+impl<S, I, C, K, B, A> Service<Request<B>> for Limited<S, I, C, K>
 where
     S: Service<Request<B>, Response = Response<A>> + Clone,
     I: Identify,
     C: Clock + 'static,
+    K: Bodies<A>,
 {
-    type Response = Response<LimitedBody<A>>;
+    type Response = Response<K::Body>;
     type Error = S::Error;
-    type Future = LimitedFuture<S, B>;
+    type Future = LimitedFuture<S, B, K>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> LimitedFuture<S, B> {
-        let LimitLayer { limits, identify, unknown } = &self.layer;
-        let (parts, body) = request.into_parts();
+    fn call(&mut self, request: Request<B>) -> LimitedFuture<S, B, K> {
+        let LimitLayer { limits, identify, unknown, tells_service: tells, .. } = &self.layer;
+        let head = Head::of(&request);
         let present = limits.present();
-        let caller = identify.identify(&parts);
-        let arrived = Arrived::at(limits, &present, (&parts, &caller), *unknown);
-        drop(caller);
-        let request = Request::from_parts(parts, body);
-        let decided = match arrived {
-            Arrived::Decided(decided) => decided,
-            Arrived::Asks(asked) if !present.may_wait => asked.decide(limits, &present),
-            Arrived::Asks(asked) => {
-                let present = arc_swap::Guard::into_inner(present);
-                let waiting = Box::pin(asked.pass(limits.clone(), present));
-                // The clone has not been polled ready; the one that has is the one to call.
-                let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                return LimitedFuture::waiting(waiting, ready, request);
+        let decided = {
+            let caller = identify.identify(head);
+            match Arrived::at(limits, &present, (head, &caller), *unknown) {
+                Arrived::Decided(decided) => decided,
+                Arrived::Asks(asked) if !present.may_wait => asked.decide(limits, &present, head),
+                Arrived::Asks(asked) => {
+                    let held = asked.hold(head);
+                    drop(caller);
+                    let present = arc_swap::Guard::into_inner(present);
+                    return self.wait(held.pass(limits.clone(), present), request);
+                }
             }
         };
-        match decided {
+        match decided.telling_service(*tells) {
             Decided::Passes(passed) => LimitedFuture::serving(&mut self.inner, request, passed),
             Decided::Stays(response) => LimitedFuture::refused(response),
         }
+    }
+}
+
+impl<S: Clone, I, C, K> Limited<S, I, C, K> {
+    /// The rare case: what becomes of the request is known later.
+    fn wait<B>(
+        &mut self,
+        waiting: impl Future<Output = Decided> + Send + 'static,
+        request: Request<B>,
+    ) -> LimitedFuture<S, B, K>
+    where
+        S: Service<Request<B>>,
+    {
+        let tells = self.layer.tells_service;
+        let waiting = Box::pin(async move { waiting.await.telling_service(tells) });
+        // The clone has not been polled ready; the one that has is the one to call.
+        let clone = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, clone);
+        LimitedFuture::waiting(waiting, ready, request)
     }
 }

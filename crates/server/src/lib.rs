@@ -17,10 +17,11 @@
 //! ").unwrap();
 //! let limits = Limits::new(policy);
 //!
-//! let mut app = Router::new().route("/", get(|| async { "hello" })).layer(limits.layer(|request| {
+//! let layer = limits.layer(|request| {
 //!     let user = request.headers.get("x-user").and_then(|user| user.to_str().ok());
 //!     Caller::of("acme").user(user.unwrap_or("nobody"))
-//! }));
+//! });
+//! let mut app = Router::new().route("/", get(|| async { "hello" })).layer(layer.same_body());
 //!
 //! let request = || Request::get("/").header("x-user", "ada").body(Body::empty()).unwrap();
 //! let first = app.call(request()).await.unwrap();
@@ -36,26 +37,32 @@
 //! - **What for**: where the policy has routes, a request is for the route that its host, method and path match, and a path
 //!   that only its plain spelling makes a route's is answered 400. A request that no route matches meets all limits but a route's: whether it is 404
 //!   is the service's to say. Operation and cost that the program states go before the route's.
-//! - **What the service sees**: a [`Verdict`] among the request's extensions, and `X-RateLimit-Degraded` where a limit with strategy
-//!   `degrade` was skipped. The response has the same; its limit headers replace what the service said under the same names
-//!   and leave others alone.
+//! - **What layers further out see**: a [`Verdict`] among the response's extensions. Handlers see it among the request's, where the layer is
+//!   [told to](LimitLayer::telling_service). Where a limit with strategy `degrade` was skipped, request and response have `X-RateLimit-Degraded`.
+//! - **What callers see**: limit headers that replace what the service said under the same names and leave others alone.
+//! - **Where it is counted**: in this process, or wherever the [`Gate`] that is [handed in](Limits::over) keeps its counters, say in Redis.
 //! - **While it runs**: [`Limits::reload`] puts another policy into force, [`Limits::set_pending`] tells how much is pending.
 //! - **Request ids**: a refusal repeats the request's `X-Request-Id`. Where there is none, none is made up: that is for the service, which also
 //!   writes the log it would be looked up in.
 
+mod answer;
 mod asked;
 mod body;
 mod caller;
 mod future;
+mod head;
 mod layer;
 mod limits;
 mod passed;
+mod source;
 mod verdict;
 
-pub use body::LimitedBody;
+pub use body::{Bodies, EitherBody, LimitedBody, SameBody};
 pub use caller::{ByClosure, Caller, Identify, UnknownTenant};
 pub use future::LimitedFuture;
+pub use head::Head;
 pub use layer::{LimitLayer, Limited};
 pub use limits::{Limits, LoadError};
+pub use tollgate_gate::Gate;
 pub use tollgate_policy::compile::{Policy, PolicyFaults};
 pub use verdict::{Outcome, Verdict};

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::request::Parts;
 use parking_lot::Mutex;
 use tollgate_engine::{Backpressure, Clock, SystemClock};
 use tollgate_gate::{Gate, InForce};
@@ -16,6 +15,7 @@ use tollgate_policy::compile::{Policy, PolicyFaults};
 use tollgate_policy::shapes::Strategy;
 
 use crate::caller::{ByClosure, Caller};
+use crate::head::Head;
 use crate::layer::LimitLayer;
 
 /// The limits of one service. Its clones are the same limits: keep one to [`reload`](Limits::reload) and to
@@ -39,18 +39,22 @@ struct Shared<C> {
 pub(crate) struct Present {
     pub(crate) in_force: Arc<InForce>,
     pub(crate) may_wait: bool,
+    /// Whether any of its limits lets requests pass degraded.
+    pub(crate) degrades: bool,
 }
 
 impl Present {
     fn of<C: Clock>(gate: &Gate<C>, policy: Policy) -> Present {
-        let has_queues = policy.limits().iter().any(|limit| limit.strategy() == Strategy::Queue);
+        let has = |strategy| policy.limits().iter().any(|limit| limit.strategy() == strategy);
+        let (has_queues, degrades) = (has(Strategy::Queue), has(Strategy::Degrade));
         let in_force = gate.enforce(policy);
-        Present { may_wait: has_queues || in_force.keeps_elsewhere(), in_force }
+        Present { may_wait: has_queues || in_force.keeps_elsewhere(), degrades, in_force }
     }
 }
 
 impl Limits {
-    /// The limits of a policy, say [`Policy::of`] a text.
+    /// The limits of a policy, say [`Policy::of`] a text. They are counted in this process, whichever `consistency` they ask for:
+    /// who shares counters says where with [`over`](Limits::over).
     pub fn new(policy: Policy) -> Limits {
         Limits::with_clock(policy, SystemClock::new())
     }
@@ -113,7 +117,7 @@ impl<C: Clock> Limits<C> {
     /// A layer that asks a closure who is calling.
     pub fn layer<F>(&self, identify: F) -> LimitLayer<ByClosure<F>, C>
     where
-        F: for<'r> Fn(&'r Parts) -> Caller<'r>,
+        F: for<'r> Fn(Head<'r>) -> Caller<'r>,
     {
         self.layer_by(ByClosure(identify))
     }

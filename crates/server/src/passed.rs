@@ -1,7 +1,6 @@
 //! A request that is passed on, and what its response is told with.
 
-use http::{HeaderValue, Request, Response};
-use tollgate_gate::Lines;
+use http::{HeaderMap, HeaderValue, Request, Response};
 use tollgate_wire::names;
 
 use crate::verdict::Verdict;
@@ -10,45 +9,84 @@ use crate::verdict::Verdict;
 #[derive(Debug)]
 pub(crate) struct Passed {
     verdict: Verdict,
-    /// Boxed, because the future that holds it is moved several times on its way.
-    lines: Option<Box<Lines<'static>>>,
+    /// The limit headers as of the decision.
+    headers: HeaderMap,
+    mark: Mark,
+    /// Whether the service is to know the verdict.
+    tells_service: bool,
+}
+
+/// What the request is to say of being degraded.
+#[derive(Debug)]
+pub(crate) enum Mark {
+    /// Whatever it says: no limit of the policy degrades anything, so nobody looks.
+    Any,
+    /// Nothing, even if the caller said so.
+    Off,
     /// Which limit was skipped.
-    mark: Option<HeaderValue>,
+    By(HeaderValue),
 }
 
 impl Passed {
-    pub(crate) fn new(
-        verdict: Verdict,
-        lines: Option<Lines<'static>>,
-        mark: Option<HeaderValue>,
-    ) -> Passed {
-        Passed { verdict, lines: lines.map(Box::new), mark }
+    pub(crate) fn new(verdict: Verdict, headers: HeaderMap, mark: Mark) -> Passed {
+        Passed { verdict, headers, mark, tells_service: false }
     }
 
     /// Past all limits.
     pub(crate) fn unlimited(verdict: Verdict) -> Passed {
-        Passed::new(verdict, None, None)
+        Passed::new(verdict, HeaderMap::new(), Mark::Off)
     }
 
-    /// Tells the service. What the caller itself said of being degraded is removed.
+    pub(crate) fn telling_service(mut self, tells: bool) -> Passed {
+        self.tells_service = tells;
+        self
+    }
+
+    /// Tells the service.
     pub(crate) fn tell_request<B>(&self, request: &mut Request<B>) {
         let headers = request.headers_mut();
         match &self.mark {
-            Some(mark) => drop(headers.insert(&names::X_RATELIMIT_DEGRADED, mark.clone())),
-            None => drop(headers.remove(&names::X_RATELIMIT_DEGRADED)),
+            Mark::By(mark) => drop(headers.insert(&names::X_RATELIMIT_DEGRADED, mark.clone())),
+            Mark::Off => drop(headers.remove(&names::X_RATELIMIT_DEGRADED)),
+            Mark::Any => {}
         }
-        request.extensions_mut().insert(self.verdict.clone());
+        if self.tells_service {
+            request.extensions_mut().insert(self.verdict.clone());
+        }
     }
 
     /// Tells the caller, in place of what the service said under the same names.
     pub(crate) fn tell_response<A>(self, response: &mut Response<A>) {
         let headers = response.headers_mut();
-        if let Some(lines) = self.lines {
-            lines.report().write(headers);
-        }
-        if let Some(mark) = self.mark {
+        overlay(headers, self.headers);
+        if let Mark::By(mark) = self.mark {
             headers.insert(&names::X_RATELIMIT_DEGRADED, mark);
         }
         response.extensions_mut().insert(self.verdict);
+    }
+}
+
+/// Puts `ours`, each of which is there once, over `theirs`. The fewer are moved to the more: a service has often but one or two.
+fn overlay(theirs: &mut HeaderMap, mut ours: HeaderMap) {
+    if ours.is_empty() {
+        return;
+    }
+    if theirs.len() > ours.len() {
+        for (name, value) in ours.into_iter().filter_map(|(name, value)| Some((name?, value))) {
+            let _ = theirs.try_insert(name, value);
+        }
+        return;
+    }
+    std::mem::swap(theirs, &mut ours);
+    let (all, services) = (theirs, ours);
+    let mut kept = None;
+    for (name, value) in services {
+        // Only the first value of several has the name with it.
+        if let Some(name) = name {
+            kept = (!all.contains_key(&name)).then_some(name);
+        }
+        if let Some(name) = &kept {
+            let _ = all.try_append(name.clone(), value);
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! What became of a request, for handlers and for layers further out.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_engine::{self as engine, PolicyName, Standing};
-use tollgate_gate::{Lines, Passage};
+use tollgate_gate::Passage;
+use tollgate_wire::Report;
+
+use crate::source::Source;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +27,8 @@ pub enum Outcome {
     Forbidden,
 }
 
-/// What became of a request: in the extensions of every response, and of every request that is passed on.
+/// What became of a request: in the extensions of every response, and of requests that are passed on by a layer that
+/// [tells the service](crate::LimitLayer::telling_service).
 ///
 /// ```
 /// use tollgate_server::Verdict;
@@ -48,7 +51,7 @@ pub struct Verdict {
 #[derive(Clone, Debug)]
 struct Reported {
     policy: PolicyName,
-    source: Arc<str>,
+    source: Source,
     standing: Standing,
 }
 
@@ -58,17 +61,17 @@ impl Verdict {
         Verdict { outcome, reported: None, retry_after: None, is_tenant_known: true }
     }
 
-    pub(crate) fn of(passage: &Passage<'_>, lines: &Lines<'_>) -> Verdict {
+    pub(crate) fn of(passage: &Passage<'_>, report: &Report<'_>) -> Verdict {
         let at = |place: usize| Reported {
             policy: passage.name(place),
-            source: passage.limit(place).source().into(),
+            source: Source::of(passage.limit(place).source()),
             standing: passage.chain().standing(place),
         };
         let (outcome, reported) = match passage.verdict() {
             engine::Verdict::Admitted => {
-                let tightest = lines.report().reported().map(|line| Reported {
+                let tightest = report.reported().map(|line| Reported {
                     policy: line.name(),
-                    source: line.shown_source().into(),
+                    source: Source::of(line.shown_source()),
                     standing: *line.standing(),
                 });
                 (Outcome::Admitted, tightest)
@@ -108,7 +111,7 @@ impl Verdict {
 
     /// Where that limit stands in the policy: `plan:free`, `tenant:acme`.
     pub fn source(&self) -> Option<&str> {
-        self.reported.as_ref().map(|reported| &*reported.source)
+        self.reported.as_ref().map(|reported| reported.source.as_str())
     }
 
     /// The largest cost that would still have passed that limit.

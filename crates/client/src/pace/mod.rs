@@ -161,10 +161,17 @@ impl Pace {
             }
         }
         if is_refused {
-            self.note_refusal(now, ticket, said);
+            self.note_refusal(now, ticket.cost, said);
         } else {
             self.silent.passed();
         }
+    }
+
+    /// A call that had been answered was refused after all. When its limits were as it says nobody knows, so none explains it.
+    pub(crate) fn refused_late(&mut self, now: Time, said: &Said) {
+        self.heard_at = now;
+        let said = Said { retry_after: said.retry_after, ..Said::default() };
+        self.note_refusal(now, 1, &said);
     }
 
     pub(crate) fn limits(&self, now: Time) -> Vec<LimitStatus> {
@@ -175,9 +182,9 @@ impl Pace {
         self.in_flight
     }
 
-    fn note_refusal(&mut self, now: Time, ticket: Ticket, said: &Said) {
+    fn note_refusal(&mut self, now: Time, cost: u64, said: &Said) {
         // A limit that explains the refusal is handled by its own pace.
-        let lacks = |remaining: u64| remaining < ticket.cost;
+        let lacks = |remaining: u64| remaining < cost;
         let explained = said.limits.iter().any(|seen| seen.remaining.is_some_and(lacks));
         if !explained {
             let backoff = self.silent.refused(now);

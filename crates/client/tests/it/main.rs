@@ -4,6 +4,7 @@
 
 mod dialects;
 mod fifty;
+mod grpc;
 mod pacer;
 mod pacers;
 #[cfg(feature = "reqwest")]

@@ -38,7 +38,7 @@ pub(crate) use wire::Wire;
 
 /// What comes next on a connection.
 enum Next {
-    Head(Head),
+    Head(Box<Head>),
     Fault(Fault),
     /// The caller is gone, or took too long.
     End,
@@ -109,7 +109,7 @@ async fn next(wire: &Wire, worker: &Worker, watch: &Watch) -> Next {
                 match head::parse(&io.input, &limits) {
                     Parsed::Whole(head, length) => {
                         io.input.advance(length);
-                        return Poll::Ready(Next::Head(*head));
+                        return Poll::Ready(Next::Head(head));
                     }
                     Parsed::Bad(fault) => return Poll::Ready(Next::Fault(fault)),
                     Parsed::Partial => (),
@@ -145,7 +145,7 @@ async fn next(wire: &Wire, worker: &Worker, watch: &Watch) -> Next {
 async fn answer<H: Handler>(
     wire: &Wire,
     entry: &Entry<H>,
-    head: Head,
+    head: Box<Head>,
     body: RequestBody,
 ) -> Option<(http::Response<crate::Body>, bool)> {
     let request = head.request.map(|()| body);

@@ -59,7 +59,7 @@ impl<'f> Operations<'f> {
     }
 
     /// Every name with its number.
-    pub(crate) fn into_numbers(self) -> HashMap<Box<str>, u32> {
+    pub(crate) fn into_numbers(self) -> foldhash::HashMap<Box<str>, u32> {
         self.numbers.into_iter().map(|(name, number)| (name.into(), number as u32)).collect()
     }
 

@@ -1,7 +1,5 @@
 //! A file compiled: immutable, cheap to share, swapped whole.
 
-use std::collections::HashMap;
-
 use crate::diagnostic::Diagnostics;
 use crate::load::Loaded;
 use crate::path::Path;
@@ -54,10 +52,10 @@ pub struct Policy {
     pub(super) ids: Vec<LimitId>,
     tenants: Tenants,
     plans: Vec<PlanInForce>,
-    plan_numbers: HashMap<Box<str>, u32>,
+    plan_numbers: foldhash::HashMap<Box<str>, u32>,
     routes: Vec<RouteInForce>,
     matcher: Matcher,
-    operations: HashMap<Box<str>, u32>,
+    operations: foldhash::HashMap<Box<str>, u32>,
     keys: Vec<KeyInForce>,
     pub(super) defaults: Defaults,
     settings: shapes::File,

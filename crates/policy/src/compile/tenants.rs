@@ -1,7 +1,6 @@
 //! Tenants as they are in force.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use tollgate_core::Rate;
 
 use crate::diagnostic::Diagnostics;

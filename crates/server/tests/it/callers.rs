@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::Request;
-use tollgate_server::{Caller, Identify, Outcome, UnknownTenant};
+use tollgate_server::{Caller, Head, Identify, Outcome, UnknownTenant};
 use tower_layer::Layer;
 
 use crate::support::{acme, ask, get, handler, hello, limits, text};
@@ -39,7 +39,7 @@ async fn an_unknown_tenant_is_anonymous_and_counted_by_its_address_unless_told_o
     let (limits, _) = limits(POLICY);
     let address: IpAddr = "203.0.113.7".parse().unwrap();
     let layer = limits.layer(move |request| {
-        Caller::of("nobody").user(text(&request.headers, "x-user")).plan("pro").address(address)
+        Caller::of("nobody").user(text(request.headers, "x-user")).plan("pro").address(address)
     });
     let mut service = layer.layer(handler(hello));
     for user in ["ada", "bob"] {
@@ -67,7 +67,7 @@ async fn whoever_has_no_user_is_counted_by_the_address() {
     let (limits, _) = limits(POLICY);
     let mut service = limits
         .layer(|request| {
-            Caller::anonymous().address(text(&request.headers, "x-from").parse().unwrap())
+            Caller::anonymous().address(text(request.headers, "x-from").parse().unwrap())
         })
         .layer(handler(hello));
     let from = |address: &str| Request::get("/").header("x-from", address).body(()).unwrap();
@@ -82,11 +82,11 @@ async fn whoever_has_no_user_is_counted_by_the_address() {
 struct ByHeaders;
 
 impl Identify for ByHeaders {
-    fn identify<'r>(&self, request: &'r http::request::Parts) -> Caller<'r> {
-        let caller = Caller::of("acme").user(text(&request.headers, "x-user"));
-        let caller = caller.plan(text(&request.headers, "x-plan"));
-        let caller = caller.operation(text(&request.headers, "x-operation"));
-        match text(&request.headers, "x-cost").parse() {
+    fn identify<'r>(&self, request: Head<'r>) -> Caller<'r> {
+        let caller = Caller::of("acme").user(text(request.headers, "x-user"));
+        let caller = caller.plan(text(request.headers, "x-plan"));
+        let caller = caller.operation(text(request.headers, "x-operation"));
+        match text(request.headers, "x-cost").parse() {
             Ok(cost) => caller.cost(cost),
             Err(_) => caller,
         }

@@ -132,7 +132,7 @@ proptest! {
         let gate = Gate::with_clock(clock.clone(), 1_000);
         let in_force = gate.enforce(policy(POLICY));
         let limits = Limits::with_clock(policy(POLICY), clock.clone());
-        let mut service = limits.layer(|request| caller(&request.headers)).layer(handler(hello));
+        let mut service = limits.layer(|request| caller(request.headers)).layer(handler(hello));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for step in &steps {
             clock.advance(Duration::from_millis(step.after));

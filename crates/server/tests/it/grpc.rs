@@ -32,7 +32,7 @@ impl Health {
     async fn start() -> Health {
         let (limits, _) = limits(POLICY);
         let layer = limits.layer(|request| {
-            let tenant = text(&request.headers, "x-tenant");
+            let tenant = text(request.headers, "x-tenant");
             Caller::of(if tenant.is_empty() { "acme" } else { tenant }).user("ada")
         });
         let layer = layer.unknown_tenant(UnknownTenant::Forbidden);

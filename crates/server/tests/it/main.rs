@@ -4,6 +4,7 @@
 
 mod callers;
 mod conformance;
+mod elsewhere;
 mod examples;
 mod grpc;
 mod reload;

@@ -39,6 +39,34 @@ async fn ours_replace_the_services_headers_and_leave_others_alone() {
     assert_eq!(of("x-ratelimit-cost"), ["7"]);
 }
 
+/// Whichever side has more headers, the other's are moved to it.
+#[tokio::test]
+async fn few_and_many_headers_of_a_service_stay_with_all_their_values() {
+    for many in [0, 40] {
+        let (limits, _) = limits(POLICY);
+        let talkative = handler(move |_| {
+            let mut response = Response::builder()
+                .header("set-cookie", "a=1")
+                .header("ratelimit", "1")
+                .header("ratelimit", "2")
+                .header("set-cookie", "b=2")
+                .header("vary", "accept");
+            for n in 0..many {
+                response = response.header(format!("x-{n}"), n);
+            }
+            response.body(Full::from("")).unwrap()
+        });
+        let mut service = limits.layer(|_| Caller::of("acme").user("ada")).layer(talkative);
+        let answer = ask(&mut service, get("/")).await;
+        let of = |name: &str| answer.headers.get_all(name).iter().collect::<Vec<_>>();
+        assert_eq!(of("set-cookie"), ["a=1", "b=2"]);
+        assert_eq!(of("vary"), ["accept"]);
+        assert_eq!(of("ratelimit"), [r#""user-second";r=1;t=1"#]);
+        assert_eq!(answer.headers.keys_len(), 8 + 2 + many);
+        assert!((0..many).all(|n| of(&format!("x-{n}")) == [n.to_string().as_str()]));
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_repeats_the_requests_id_and_makes_none_up() {
     let (limits, _) = limits(POLICY);
@@ -61,7 +89,7 @@ async fn a_refusal_repeats_the_requests_id_and_makes_none_up() {
 }
 
 #[tokio::test]
-async fn a_handler_sees_the_verdict() {
+async fn a_handler_sees_the_verdict_where_the_layer_is_told_so() {
     let (limits, _) = limits(POLICY);
     let told = handler(|request| {
         let verdict = request.extensions().get::<Verdict>().unwrap();
@@ -70,9 +98,17 @@ async fn a_handler_sees_the_verdict() {
         let (left, reset) = (verdict.remaining().unwrap(), verdict.reset_after().unwrap());
         Response::new(format!("{policy} {source} {left} {}", reset.as_millis()).into())
     });
-    let mut service = limits.layer(|_| Caller::of("acme").user("ada")).layer(told);
+    let mut service =
+        limits.layer(|_| Caller::of("acme").user("ada")).telling_service().layer(told);
     assert_eq!(&*ask(&mut service, get("/")).await.body, b"user-second plan:free 1 500");
     assert_eq!(&*ask(&mut service, get("/")).await.body, b"user-second plan:free 0 1000");
+
+    let silent = handler(|request| {
+        assert!(request.extensions().get::<Verdict>().is_none());
+        Response::new("".into())
+    });
+    let mut service = limits.layer(|_| Caller::of("acme").user("bob")).layer(silent);
+    assert_eq!(ask(&mut service, get("/")).await.verdict.remaining(), Some(1));
 }
 
 #[tokio::test]

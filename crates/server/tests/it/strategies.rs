@@ -62,7 +62,8 @@ async fn degraded_it_passes_marked_on_both_sides_and_nobody_marks_himself() {
         let mark = text(request.headers(), "x-ratelimit-degraded");
         http::Response::new(format!("{mark} {:?}", verdict.outcome()).into())
     });
-    let mut service = limits.layer(|_| Caller::of("acme").user("ada")).layer(told);
+    let mut service =
+        limits.layer(|_| Caller::of("acme").user("ada")).telling_service().layer(told);
     let marked = || Request::get("/").header("x-ratelimit-degraded", "me").body(()).unwrap();
     let first = ask(&mut service, marked()).await;
     assert_eq!((&*first.body, first.header("x-ratelimit-degraded")), (&b" Admitted"[..], ""));

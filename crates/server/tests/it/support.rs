@@ -102,7 +102,7 @@ pub fn acme<C: tollgate_engine::Clock + 'static>(
 + Send
 + use<C> {
     limits
-        .layer(|request| Caller::of("acme").user(text(&request.headers, "x-user")))
+        .layer(|request| Caller::of("acme").user(text(request.headers, "x-user")))
         .layer(handler(hello))
 }
 

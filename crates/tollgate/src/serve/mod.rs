@@ -43,6 +43,7 @@ use counting::Counting;
 use keys::{AllKeys, Watched};
 use refused::Refusals;
 use running::{Running, bind_admin, not_bound};
+use signals::Signals;
 use source::Source;
 use watch::Watch;
 
@@ -53,9 +54,14 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         .with_max_level(Level::INFO)
         .init();
     let runtime = Builder::new_current_thread().enable_all().build()?;
+    // Before anybody is told that it runs: a signal that nobody listens to ends the process on the spot.
+    let signals = {
+        let _within = runtime.enter();
+        Signals::new()?
+    };
     let running = start(Source::choose(args)?, &runtime)?;
     print(&running.greeting())?;
-    runtime.block_on(running.until_told())
+    runtime.block_on(running.until_told(signals))
 }
 
 /// What is kept, and the policy that it amounts to together with the file.

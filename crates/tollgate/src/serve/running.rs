@@ -98,7 +98,7 @@ impl Running {
     }
 
     /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
-    pub(crate) async fn until_told(self) -> Result<(), Failure> {
+    pub(crate) async fn until_told(self, mut signals: Signals) -> Result<(), Failure> {
         let Running { served, data, admin, admin_listener, storage, announced, .. } = self;
         let Running { elsewhere, books, pages, mut watch, .. } = self;
         let (store, counting) = storage;
@@ -119,7 +119,6 @@ impl Running {
         let books = tokio::spawn(books.keep(pages));
         let tidying = tokio::spawn(keep_tidy(store.clone(), served.clone()));
         let settling = tokio::spawn(counting.clone().keep_tidy());
-        let mut signals = Signals::new()?;
         health.set_ready(true);
         loop {
             tokio::select! {

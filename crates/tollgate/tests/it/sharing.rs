@@ -49,7 +49,8 @@ pub fn nodes(count: usize, text: &str) -> Vec<Tollgate> {
     let nodes: Vec<Tollgate> = (0..count).map(|_| Tollgate::with(text)).collect();
     for node in &nodes {
         eventually("Redis is up and all nodes are known", || {
-            metric(node, "tollgate_redis_up") == 1.0 && metric(node, "tollgate_nodes") == count as f64
+            metric(node, "tollgate_redis_up") == 1.0
+                && metric(node, "tollgate_nodes") == count as f64
         });
     }
     nodes
@@ -82,7 +83,10 @@ fn strict_admits_exactly_the_limit(brand: Brand) {
     assert_eq!(refused.status, 429);
     assert_eq!(refused.json()["error"]["source"], "plan:a");
     let limits = nodes[1].api("/v1/limits?tenant=acme&user=ada", &[]).json();
-    assert_eq!((&limits["items"][0]["counter"], &limits["items"][0]["tokens"]), (&Value::from(key), &Value::from(0)));
+    assert_eq!(
+        (&limits["items"][0]["counter"], &limits["items"][0]["tokens"]),
+        (&Value::from(key), &Value::from(0))
+    );
     let body = serde_json::json!({ "tenant": "acme", "user": "ada", "counter": key });
     assert!(nodes[2].api("/v1/limits/reset", &["-d", &body.to_string()]).status < 300);
     assert_eq!(get(&nodes[0].url("/"), KEY).header("x-ratelimit-remaining"), "699");
@@ -99,10 +103,13 @@ fn leases_admit_no_more_than_the_limit_and_are_returned(brand: Brand) {
             assert_eq!(get(&node.url("/"), KEY).status, 200);
         }
     }
-    let count = || redis.ask::<u64>(&["HGET", "tollgate:ratelimit:user:plan:a/acme/ada:day", "count"]);
+    let count =
+        || redis.ask::<u64>(&["HGET", "tollgate:ratelimit:user:plan:a/acme/ada:day", "count"]);
     let stopping = nodes.remove(0);
     stopping.stop();
-    eventually("the other node is alone with its slice", || metric(&nodes[0], "tollgate_nodes") == 2.0);
+    eventually("the other node is alone with its slice", || {
+        metric(&nodes[0], "tollgate_nodes") == 2.0
+    });
     assert!((50..5000).contains(&count()), "{}", count());
     let admitted = exhaust(&nodes, &upstream, Duration::ZERO);
     assert!(admitted <= 5000, "{admitted}");
@@ -174,19 +181,26 @@ fn a_limit_that_redis_cannot_count_is_refused_by_line_and_words() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tollgate.yaml");
     let check = |limit: &str| {
-        let text = format!("rate_limit_sync: {{ enabled: true }}\nplans:\n  a:\n    rate_limit: {limit}\n");
+        let text = format!(
+            "rate_limit_sync: {{ enabled: true }}\nplans:\n  a:\n    rate_limit: {limit}\n"
+        );
         std::fs::write(&path, text).unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"));
         let output = command.args(["check", path.to_str().unwrap()]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, said) = check("{ sustained: { rate: 1, window: day }, burst: { capacity: 1000000 } }");
+    let (code, said) =
+        check("{ sustained: { rate: 1, window: day }, burst: { capacity: 1000000 } }");
     assert_eq!(code, Some(78));
-    assert!(said.contains("tollgate.yaml:4:") && said.contains("write a capacity of at most 36600"), "{said}");
+    assert!(
+        said.contains("tollgate.yaml:4:") && said.contains("write a capacity of at most 36600"),
+        "{said}"
+    );
     let log = "{ algorithm: sliding_window_log, sustained: { rate: 10 }, consistency: lease }";
     let (code, said) = check(log);
     assert_eq!(code, Some(78));
     assert!(said.contains("tollgate.yaml:4:") && said.contains("cannot be leased"), "{said}");
-    let local = "{ sustained: { rate: 1, window: day }, burst: { capacity: 1000000 }, consistency: local }";
+    let local =
+        "{ sustained: { rate: 1, window: day }, burst: { capacity: 1000000 }, consistency: local }";
     assert_eq!(check(local).0, Some(0));
 }

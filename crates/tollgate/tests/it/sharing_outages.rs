@@ -26,11 +26,17 @@ fn a_paused_server_costs_one_wait_and_then_the_fallback_decides(brand: Brand) {
             let load = Load::start(&node.address, KEY, (2, Duration::from_millis(1)));
             // A leased slice is spent to its end first.
             eventually("the breaker opens", || metric(node, "tollgate_redis_up") == 0.0);
-            eventually("the fallback decides", || metric(node, "tollgate_redis_fallbacks_total") > 0.0);
+            eventually("the fallback decides", || {
+                metric(node, "tollgate_redis_fallbacks_total") > 0.0
+            });
             let tally = load.stop();
             assert_eq!(tally.other.load(Relaxed) + tally.refused.load(Relaxed), 0, "{tally:?}");
             if status == 200 {
-                assert_eq!(tally.unavailable.load(Relaxed), 0, "{consistency} {fallback} {tally:?}");
+                assert_eq!(
+                    tally.unavailable.load(Relaxed),
+                    0,
+                    "{consistency} {fallback} {tally:?}"
+                );
             }
             // From now on nobody waits: of thirty requests each would have waited a second.
             let begin = Instant::now();
@@ -80,8 +86,10 @@ fn an_outage_grants_each_node_its_share_and_nobody_gets_it_twice(brand: Brand) {
             get(&nodes[0].url("/"), KEY);
             count.is_some_and(|count| count >= alone - 30)
         });
-        let loads: Vec<Load> =
-            nodes.iter().map(|node| Load::start(&node.address, KEY, (2, Duration::from_millis(4)))).collect();
+        let loads: Vec<Load> = nodes
+            .iter()
+            .map(|node| Load::start(&node.address, KEY, (2, Duration::from_millis(4))))
+            .collect();
         for load in &loads {
             eventually("the limit is reached", || load.tally().refused.load(Relaxed) > 100);
         }
