@@ -2,6 +2,8 @@
 //! server, which is told what time it is. It shows what docs/distribution.md promises of 1,000 nodes, and prints what that costs:
 //! `cargo nextest run -p tollgate-redis scale --no-capture`.
 
+#![allow(clippy::print_stdout, reason = "its figures are for docs/distribution.md")]
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
