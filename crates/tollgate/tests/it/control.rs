@@ -304,6 +304,37 @@ fn the_admin_api_is_for_whoever_has_the_token_and_not_for_the_network() {
     assert_eq!(gateway.api("/v1/keys", &[]).status, 200);
 }
 
+#[test]
+fn no_secret_is_said_or_kept() {
+    let upstream = Upstream::new("", "ok");
+    let server = SERVER.replace(" }", ", access_log: ./access.jsonl }");
+    let mut gateway = Tollgate::start_with_server(&server, &file(&upstream));
+    let issued = gateway.create("/v1/keys", &json!({ "tenant": "acme", "user": "ci" }));
+    let rotate = format!("/v1/keys/{}/rotate", text(&issued, "id"));
+    let rotated = gateway.create(&rotate, &json!({ "grace_seconds": 60 }));
+    let (old, new) = (text(&issued, "key"), text(&rotated, "key"));
+    assert_eq!(statuses(&gateway, old, 1), [200]);
+    assert_eq!(statuses(&gateway, new, 4), [200, 200, 429, 429]);
+    let wrong = format!("authorization: Bearer {old}");
+    assert_eq!(curl(&[&gateway.admin_url("/v1/keys"), "-H", &wrong]).status, 401);
+    let (token, audit) = (gateway.token(), gateway.api("/v1/audit", &[]).body);
+    let said = gateway.said();
+    let data = gateway.folder().join("tollgate-data");
+    let kept = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+    let kept = kept.chain([gateway.folder().join("access.jsonl")]);
+    for path in kept {
+        let bytes = std::fs::read(&path).unwrap();
+        let is_in =
+            |secret: &str| bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+        assert!(!is_in(old) && !is_in(new), "{}", path.display());
+        let is_tokens = path.ends_with("admin-token");
+        assert_eq!(is_in(&token), is_tokens, "{}", path.display());
+    }
+    for secret in [old, new, token.as_str()] {
+        assert!(!said.contains(secret) && !audit.contains(secret), "{said}{audit}");
+    }
+}
+
 /// Without a file: README's first command, twice.
 #[test]
 fn a_demo_key_is_fresh_at_each_start_and_keys_of_the_api_stay() {

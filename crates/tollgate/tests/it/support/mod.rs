@@ -191,6 +191,13 @@ impl Tollgate {
         }
     }
 
+    /// All that it said and nobody has read, up to its end.
+    pub fn said(&mut self) -> String {
+        self.signal("-TERM");
+        assert_eq!(self.end().code(), Some(0));
+        self.log.lock().unwrap().iter().collect()
+    }
+
     /// Waits for its end.
     pub fn end(&mut self) -> ExitStatus {
         let until = Instant::now() + PATIENCE;
