@@ -234,12 +234,10 @@ fn route<'p>(policy: &'p Policy, head: Head<'_>) -> Result<Option<&'p RouteInFor
     let plain = normalise(as_sent).map_err(|bad| bad.to_string())?;
     let find = |path| policy.route(head.host(), head.method.as_str(), path);
     let route = find(&plain);
-    if let Cow::Owned(plain) = &plain {
-        if find(as_sent).map(RouteInForce::number) != route.map(RouteInForce::number) {
-            return Err(format!(
-                "this path has a plainer spelling, `{plain}`, which is to be sent"
-            ));
-        }
+    if let Cow::Owned(plain) = &plain
+        && find(as_sent).map(RouteInForce::number) != route.map(RouteInForce::number)
+    {
+        return Err(format!("this path has a plainer spelling, `{plain}`, which is to be sent"));
     }
     Ok(route)
 }
