@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::calendar::Calendar;
@@ -10,7 +11,7 @@ use crate::command::{self, Purpose, Said, Wanted};
 pub use crate::ledger::News;
 use crate::ledger::{Ledger, Statement};
 use crate::scripts::{SCRIPTS, Scripts, TimeFrom};
-use crate::slice::Report;
+use crate::slice::{Report, Slice};
 use crate::{Charge, Figures};
 
 /// Calls of scripts whose time is an argument.
@@ -124,6 +125,63 @@ impl Driven {
         let mut cmd = command::sync(&self.scripts.sync, figures, key, bounds, (node, told.0));
         cmd.arg(now);
         cmd
+    }
+}
+
+/// A node's slice of a counter, as [`Leases`](crate::Leases) keeps it, at moments that a test chooses.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    slice: Slice,
+    lifetime: Duration,
+    /// What was told of the slice before, what is wanted, and when that was asked.
+    asked: Option<(Report, u64, Instant)>,
+}
+
+impl Held {
+    /// Nothing is held yet; slices live for one to two lifetimes.
+    pub fn new(lifetime: Duration, now: Instant) -> Held {
+        Held { slice: Slice::new(now), lifetime, asked: None }
+    }
+
+    /// Spends `cost` if it is there.
+    pub fn spend(&mut self, cost: u64, now: Instant) -> bool {
+        self.slice.spend(cost, now)
+    }
+
+    /// Whether it is time to ask for more, before somebody has to wait for it.
+    pub fn is_low(&self, now: Instant) -> bool {
+        self.asked.is_none() && self.slice.is_low(now)
+    }
+
+    /// Whether an answer is awaited.
+    pub fn is_asking(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The call that asks for at least `cost`, at `micros` by the server's clock.
+    pub fn ask(
+        &mut self,
+        driven: &Driven,
+        (key, figures): (&str, &Figures),
+        cost: u64,
+        (now, micros): (Instant, u64),
+    ) -> Cmd {
+        let want = self.slice.demand(cost, self.lifetime, now);
+        let told = self.slice.report(want, now);
+        self.asked = Some((told, want, now));
+        let wanted = Wanted { least: cost, most: want, told, lifetime: self.lifetime };
+        let bounds = driven.calendar.around(figures.limit(), micros);
+        let mut cmd = command::lease(&driven.scripts.lease, figures, key, bounds, wanted);
+        cmd.arg(micros);
+        cmd
+    }
+
+    /// Begins the slice that was granted.
+    pub fn granted(&mut self, answer: &Value) -> Option<()> {
+        let grant = command::read_grant(answer)?.ok()?;
+        let (told, want, asked) = self.asked.take()?;
+        self.slice.begin(grant, told, want, asked);
+        Some(())
     }
 }
 

@@ -10,5 +10,6 @@ mod differential;
 mod groups;
 mod hybrid;
 mod leases;
+mod scale;
 mod servers;
 mod tls;
