@@ -17,6 +17,7 @@ pub struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     /// Of a decided request.
+    #[inline]
     pub fn of(passage: &Passage<'a>) -> Lines<'a> {
         let (by, is_refused) = match passage.verdict() {
             Verdict::Refused { by, .. } | Verdict::Queued { by, .. } => (Some(by), true),

@@ -209,10 +209,7 @@ impl Told<'_> {
             let refused = Refused::by_limit(&report, answer.id()).limit_headers(shows);
             return Decided::Stays(told(answer.refuse(&refused), verdict));
         }
-        let mut headers = HeaderMap::new();
-        if shows {
-            report.write(&mut headers);
-        }
+        let headers = if shows { report.headers() } else { HeaderMap::new() };
         let mark = match passage.degraded().and_then(|(name, _)| degraded_by(name)) {
             Some(mark) => Mark::By(mark),
             None if self.present.degrades => Mark::Off,

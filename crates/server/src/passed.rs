@@ -1,6 +1,7 @@
 //! A request that is passed on, and what its response is told with.
 
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::header::{Entry, HeaderMap, HeaderValue};
+use http::{Request, Response};
 use tollgate_wire::names;
 
 use crate::verdict::Verdict;
@@ -79,14 +80,20 @@ fn overlay(theirs: &mut HeaderMap, mut ours: HeaderMap) {
     }
     std::mem::swap(theirs, &mut ours);
     let (all, services) = (theirs, ours);
-    let mut kept = None;
-    for (name, value) in services {
+    let mut services = services.into_iter();
+    let mut next = services.next();
+    while let Some((Some(name), value)) = next {
+        let mut kept = match all.entry(name) {
+            Entry::Vacant(place) => Some(place.insert_entry(value)),
+            Entry::Occupied(_) => None,
+        };
         // Only the first value of several has the name with it.
-        if let Some(name) = name {
-            kept = (!all.contains_key(&name)).then_some(name);
-        }
-        if let Some(name) = &kept {
-            let _ = all.try_append(name.clone(), value);
-        }
+        next = loop {
+            match (services.next(), &mut kept) {
+                (Some((None, value)), Some(kept)) => kept.append(value),
+                (Some((None, _)), None) => {}
+                (next, _) => break next,
+            }
+        };
     }
 }

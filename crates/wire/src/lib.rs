@@ -10,6 +10,7 @@
 //! The headers of a response go out with every request, so writing them costs one buffer, of which each value is
 //! a slice. Nothing that is read can panic, and absurd values are left out.
 
+mod form;
 mod grpc;
 mod head_lines;
 mod json;

@@ -3,6 +3,7 @@
 use http::{HeaderMap, HeaderName};
 use tollgate_core::{Span, Standing, Time};
 
+use crate::form;
 use crate::head_lines::{Fields, Head, HeadLines};
 use crate::line::Line;
 use crate::names::{self, suffixed};
@@ -42,7 +43,7 @@ pub struct Report<'a> {
 const SPANS: usize = Span::ALL.len();
 
 /// The largest integer of a structured field (RFC 9651, 3.3.1). A capacity may be larger.
-const LARGEST: u64 = 999_999_999_999_999;
+pub(crate) const LARGEST: u64 = 999_999_999_999_999;
 
 /// Room for the values of a chain with three windows.
 const USUAL_BYTES: usize = 256;
@@ -81,6 +82,15 @@ impl<'a> Report<'a> {
         let mut fields = Fields::with_capacity(USUAL_BYTES);
         self.print(&mut fields);
         fields.put(headers);
+    }
+
+    /// The same in a map of their own, which takes half the time. For whoever then moves a response's other headers there.
+    pub fn headers(&self) -> HeaderMap {
+        form::headers(self, &self.shown(), || {
+            let mut fields = Fields::with_capacity(USUAL_BYTES);
+            self.print(&mut fields);
+            fields.names()
+        })
     }
 
     /// Adds them to lines that go to the wire as they are.

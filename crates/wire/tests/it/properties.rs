@@ -40,12 +40,16 @@ proptest! {
         Report::admitted(&lines, now).write_lines(&mut written);
         let mut put = HeaderMap::new();
         written.put(&mut put);
-        prop_assert_eq!(map, put);
+        prop_assert_eq!(&map, &put);
+        prop_assert_eq!(&map, &Report::admitted(&lines, now).headers());
         prop_assert_eq!(written.iter().count(), written.as_bytes().split(|b| *b == b'\n').count() - 1);
 
         let refusal = refused_for.map_or(Refusal::Never, Refusal::Wait);
         let lines: Vec<_> = lines.into_iter().map(|line| line.refusal(Some(refusal))).collect();
         let report = Report::refused(&lines, 0, now);
+        let mut map = HeaderMap::new();
+        report.write(&mut map);
+        prop_assert_eq!(&map, &report.headers());
         let refused = Refused::by_limit(&report, "req-1").limit_headers(shows_limits);
         let response = refused.http();
         let mut written = HeadLines::default();
