@@ -111,11 +111,13 @@ fn a_bad_file_at_the_start_is_78_and_a_taken_port_says_so() {
     assert_eq!(output.status.code(), Some(78));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no plan `none`"));
     assert!(!folder.path().join("tollgate-data").exists(), "a bad file leaves nothing behind");
-    // What it cannot do it does not pretend to do.
-    std::fs::write(&path, "storage: { redis: true }\n").unwrap();
+    // Without its keys it could only refuse everyone. Nobody listens at port 1.
+    let nowhere = "storage: { redis: true }\nredis: { url: \"redis://127.0.0.1:1\" }\n";
+    std::fs::write(&path, nowhere).unwrap();
     let output = serve(&["--config", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("`storage: { redis: true }` yet"));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("redis.url") && told.contains("tollgate doctor"), "{told}");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = serve(&["--listen", &address, "--admin-listen", "127.0.0.1:0"]);
