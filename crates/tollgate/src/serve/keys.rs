@@ -24,7 +24,7 @@ pub(crate) struct AllKeys {
 }
 
 impl AllKeys {
-    /// The file's keys; the stored ones come by [`load`](AllKeys::load).
+    /// The file's keys; the stored ones come by [`Watched::begin`].
     pub(crate) fn of_file(policy: &Policy) -> AllKeys {
         AllKeys { stored: KeySnapshot::new(), file: FileKeys::of(policy) }
     }
