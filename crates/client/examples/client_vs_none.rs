@@ -202,7 +202,7 @@ struct Hello;
 impl Handler for Hello {
     async fn handle(
         &self,
-        _: Request<RequestBody>,
+        _: &mut Request<RequestBody>,
         _: &Connection,
         _: &Forwarder,
     ) -> Response<Body> {

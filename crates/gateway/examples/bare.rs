@@ -21,7 +21,7 @@ struct Bare(Arc<Upstream>);
 impl Handler for Bare {
     async fn handle(
         &self,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         connection: &Connection,
         forwarder: &Forwarder,
     ) -> Response<Body> {

@@ -19,6 +19,7 @@ use crate::caller::is_trusted;
 use crate::entry::Entry;
 use crate::h1;
 use crate::handler::Handler;
+use crate::presence::Present;
 use crate::stream::{Peer, Stream};
 use crate::ticker::Watch;
 use crate::worker::{Phase, Worker};
@@ -105,6 +106,7 @@ pub(crate) async fn serve<H: Handler>(
     handler: Rc<H>,
     worker: Rc<Worker>,
     (tcp, peer): (TcpStream, SocketAddr),
+    _present: Present,
 ) {
     let watch = worker.ticker().watch();
     watch.arm(worker.limits().header_timeout);
@@ -151,7 +153,8 @@ async fn open(tcp: TcpStream, worker: &Worker) -> std::io::Result<(Stream, bool)
     tcp.set_nodelay(true)?;
     let mut stream = match worker.acceptor() {
         None => Stream::plain(tcp),
-        Some(acceptor) => Stream::tls(acceptor.accept(tcp).await?),
+        // Boxed, because every connection would keep room for a handshake.
+        Some(acceptor) => Stream::tls(Box::pin(acceptor.accept(tcp)).await?),
     };
     let is_http2 = stream.is_http2().await?;
     Ok((stream, is_http2))

@@ -31,8 +31,8 @@ impl<H: Handler> Entry<H> {
     /// What a request over HTTP/2 is answered with.
     pub(crate) async fn answer_http2(&self, request: Request<Incoming>) -> Answer {
         let in_flight = self.connection.begin();
-        let request = request.map(|incoming| RequestBody::http2(incoming, &self.worker));
-        let (mut response, _) = self.answer(request).await;
+        let mut request = request.map(|incoming| RequestBody::http2(incoming, &self.worker));
+        let (mut response, _) = self.answer(&mut request).await;
         let lines = response.body_mut().take_lines();
         lines.put(response.headers_mut());
         response.body_mut().keep(in_flight);
@@ -41,8 +41,11 @@ impl<H: Handler> Entry<H> {
 
     /// What a request is answered with, and whether it is the last on its connection: said while it is still answered, that
     /// keeps a caller from sending its next request to nobody.
-    pub(crate) async fn answer(&self, request: Request<RequestBody>) -> (Response<Body>, bool) {
-        if let Err(fault) = fault::of_head(&request, &self.worker.limits()) {
+    pub(crate) async fn answer(
+        &self,
+        request: &mut Request<RequestBody>,
+    ) -> (Response<Body>, bool) {
+        if let Err(fault) = fault::of_head(request, &self.worker.limits()) {
             return (self.handler.refuse(fault), true);
         }
         let forwarder = self.worker.forwarder();

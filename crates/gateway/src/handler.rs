@@ -15,10 +15,10 @@ use crate::request_body::RequestBody;
 ///
 /// A handler stays in its worker's thread, so it may hold what cannot be shared. Nothing it awaits may block.
 pub trait Handler: 'static {
-    /// Answers one request. The future is dropped where the caller hangs up.
+    /// Answers one request, of which nobody needs what is left. The future is dropped where the caller hangs up.
     fn handle(
         &self,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         connection: &Connection,
         forwarder: &Forwarder,
     ) -> impl Future<Output = Response<Body>>;

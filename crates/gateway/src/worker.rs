@@ -301,11 +301,9 @@ impl<H: Handler> Acceptor<H> {
             let _ = accepted.0.try_write(BUSY);
             return;
         }
-        let served = connection::serve(Rc::clone(&self.handler), Rc::clone(worker), accepted);
-        tokio::task::spawn_local(Guarded::new(worker, async move {
-            served.await;
-            drop(present);
-        }));
+        let handler = Rc::clone(&self.handler);
+        let served = connection::serve(handler, Rc::clone(worker), accepted, present);
+        tokio::task::spawn_local(Guarded::new(worker, served));
     }
 
     /// Most errors concern the one connection that was not made. Those that say that the process or the machine

@@ -70,7 +70,7 @@ impl Shared {
     /// Sends a request and waits for the response to begin.
     pub(crate) async fn exchange(
         mut self,
-        outbound: &mut Outbound,
+        outbound: &mut Outbound<'_>,
         (pool, ticker, timeout): (&Pool, &Rc<Ticker>, Duration),
     ) -> Result<Response<Body>, Failed> {
         let uri = outbound.request.uri().clone();
@@ -101,7 +101,7 @@ impl Shared {
                     if let Some(host) = host {
                         request.headers_mut().insert(HOST, host);
                     }
-                    outbound.request = request;
+                    *outbound.request = request;
                 }
                 Err(Failed { error, may_repeat })
             }

@@ -56,7 +56,8 @@ impl Forwarder {
 
     /// Sends a request on and returns the response as soon as it begins; both bodies are streamed.
     ///
-    /// `told` are lines that are added to its head; what the caller sent under their names is left out.
+    /// `told` are lines that are added to its head; what the caller sent under their names is left out. What is left of
+    /// the request afterwards is nobody's.
     ///
     /// The request is sent a second time only where that cannot do harm: not a byte of it was written, or it has no
     /// body, means the same twice, and a connection that was kept open turned out to be closed.
@@ -65,18 +66,20 @@ impl Forwarder {
     pub async fn forward(
         &self,
         upstream: &Arc<Upstream>,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         told: HeadLines,
         connection: &Connection,
     ) -> Result<Response<Body>, ForwardError> {
         let _pending = upstream.backpressure().enter();
         let local = self.local(upstream);
         let mut outbound = Outbound::new(request, told, connection);
-        let needs_http2 = head::is_grpc(&outbound.request);
+        let needs_http2 = head::is_grpc(outbound.request);
         let pool = self.pick(&local, upstream).await?;
         if let Some(protocol) = outbound.wanted_upgrade() {
             let wanted = (outbound.take(), protocol);
-            return upgrade::exchange((upstream, &pool), wanted, &self.presence).await;
+            // Boxed, as it is rare and large.
+            let exchange = upgrade::exchange((upstream, &pool), wanted, &self.presence);
+            return Box::pin(exchange).await;
         }
         let way = Way { upstream, pool: &pool, needs_http2, is_second: false };
         let failed = match self.attempt(way, &mut outbound).await {
@@ -94,7 +97,7 @@ impl Forwarder {
     async fn attempt(
         &self,
         way: Way<'_>,
-        outbound: &mut Outbound,
+        outbound: &mut Outbound<'_>,
     ) -> Result<Response<Body>, Failed> {
         let timeout = way.upstream.response_timeout;
         match self.link(&way).await {
@@ -118,7 +121,8 @@ impl Forwarder {
         if let Some(shared) = h2::Shared::of(way.pool) {
             return Ok(Link::Shared(shared));
         }
-        self.open(way).await
+        // Boxed, because it is rare, and every request would keep room for it.
+        Box::pin(self.open(way)).await
     }
 
     async fn open(&self, way: &Way<'_>) -> Result<Link, ForwardError> {

@@ -11,32 +11,32 @@ use crate::request_body::RequestBody;
 /// What the caller sent, and what we say about it. It stays as it came until a response has begun, so that it can be
 /// sent again; what must be left out is left out in writing.
 #[derive(Debug)]
-pub(crate) struct Outbound {
-    pub(crate) request: Request<RequestBody>,
+pub(crate) struct Outbound<'r> {
+    pub(crate) request: &'r mut Request<RequestBody>,
     /// Lines that are added, and stand in the place of all that the caller sent under their names.
     pub(crate) told: HeadLines,
     pub(crate) hops: Hops,
 }
 
-impl Outbound {
+impl<'r> Outbound<'r> {
     pub(crate) fn new(
-        mut request: Request<RequestBody>,
+        request: &'r mut Request<RequestBody>,
         mut told: HeadLines,
         connection: &Connection,
-    ) -> Outbound {
+    ) -> Outbound<'r> {
         let hops = Hops::of(request.headers());
-        head::forwarded(&mut request, &mut told, connection);
+        head::forwarded(request, &mut told, connection);
         Outbound { request, told, hops }
     }
 
     /// The protocol that the caller asks to switch to.
     pub(crate) fn wanted_upgrade(&self) -> Option<HeaderValue> {
-        head::wanted_upgrade(&self.request, self.hops)
+        head::wanted_upgrade(self.request, self.hops)
     }
 
     /// Takes the request out, its map made what the upstream shall see.
     pub(crate) fn take(&mut self) -> Request<RequestBody> {
-        let mut request = std::mem::replace(&mut self.request, Request::new(RequestBody::empty()));
+        let mut request = std::mem::replace(self.request, Request::new(RequestBody::empty()));
         head::prepare(&mut request, self.hops);
         self.told.put(request.headers_mut());
         request

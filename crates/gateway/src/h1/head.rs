@@ -14,12 +14,14 @@ use super::chunked::Chunked;
 use super::decoder::Decoder;
 use super::fields::{has_word, may_end, number};
 use crate::fault::Fault;
+use crate::request_body::RequestBody;
 use crate::settings::Limits;
 
 /// A request's head, and what it means for the connection.
 #[derive(Debug)]
 pub(super) struct Head {
-    pub(super) request: Request<()>,
+    /// Its body is put in by whoever reads that.
+    pub(super) request: Request<RequestBody>,
     pub(super) body: Decoder,
     /// The caller wants to go on with this connection.
     pub(super) is_kept: bool,
@@ -90,7 +92,7 @@ fn parse_into<'b>(
 fn head(bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<Head, Fault> {
     let method = parsed.method.unwrap_or_default().as_bytes();
     let target = bytes.slice_ref(parsed.path.unwrap_or_default().as_bytes());
-    let mut request = Request::new(());
+    let mut request = Request::new(RequestBody::empty());
     *request.method_mut() = Method::from_bytes(method).map_err(|_| Fault::Malformed)?;
     *request.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| Fault::Target)?;
     let is_1_1 = parsed.version == Some(1);

@@ -17,7 +17,7 @@ mod respond;
 mod wire;
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -27,7 +27,6 @@ use http::{Method, StatusCode, Version};
 use crate::entry::Entry;
 use crate::fault::Fault;
 use crate::handler::Handler;
-use crate::request_body::RequestBody;
 use crate::stream::Stream;
 use crate::ticker::Watch;
 use crate::upgrade::Switch;
@@ -69,8 +68,8 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
             takes_trailers: head.takes_trailers,
         };
         let switch = head.wants_switch.then(|| Switch::offer(&mut head.request));
-        let body = wire.begin(&mut head, worker);
-        let Some((response, is_last)) = answer(&wire, entry, head, body).await else { return };
+        wire.begin(&mut head, worker);
+        let Some((response, is_last)) = answer(&wire, entry, head).await else { return };
         // Said with the answer, it keeps the caller from sending its next request to nobody.
         exchange.is_kept &= !is_last && (Rc::strong_count(&wire) > 1 || wire.may_be_drained());
         let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -145,13 +144,10 @@ async fn next(wire: &Wire, worker: &Worker, watch: &Watch) -> Next {
 async fn answer<H: Handler>(
     wire: &Wire,
     entry: &Entry<H>,
-    head: Box<Head>,
-    body: RequestBody,
+    mut head: Box<Head>,
 ) -> Option<(http::Response<crate::Body>, bool)> {
-    let request = head.request.map(|()| body);
-    // On the heap, because a connection that waits for its next request should not keep room for it.
-    let mut answer = Box::pin(entry.answer(request));
-    poll_fn(|cx| match Pin::new(&mut answer).poll(cx) {
+    let mut answer = pin!(entry.answer(&mut head.request));
+    poll_fn(|cx| match answer.as_mut().poll(cx) {
         Poll::Ready(answer) => Poll::Ready(Some(answer)),
         Poll::Pending => wire.poll_hang_up(cx).map(|()| None),
     })

@@ -78,12 +78,14 @@ impl Wire {
     }
 
     /// A request begins: its body is read through the connection.
-    pub(super) fn begin(self: &Rc<Wire>, head: &mut Head, worker: &Rc<Worker>) -> RequestBody {
+    pub(super) fn begin(self: &Rc<Wire>, head: &mut Head, worker: &Rc<Worker>) {
         self.expects.set(head.expects);
         let decoder = std::mem::replace(&mut head.body, Decoder::NOTHING);
         let is_empty = decoder.is_end();
         self.body.replace(decoder);
-        if is_empty { RequestBody::empty() } else { RequestBody::http1(self, worker) }
+        if !is_empty {
+            *head.request.body_mut() = RequestBody::http1(self, worker);
+        }
     }
 
     /// An answer begins: it is too late to tell the caller to go on.

@@ -127,19 +127,19 @@ impl<K: Keys, R: Recorder> Law<K, R> {
     /// The law. It reads from top to bottom; whoever is turned away leaves where it is.
     async fn decide(
         &self,
-        mut request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         (connection, forwarder): (&Connection, &Forwarder),
         plane: &Plane,
         (held, record): (&OnceCell<K::Found>, &mut Record),
     ) -> Response<Body> {
         let (gate, in_force) = (&self.shared.gate, plane.in_force());
-        let answer = Answer::new(&record.request_id, &request);
+        let answer = Answer::new(&record.request_id, request);
 
         let path = match normalise(request.uri().path()) {
             Ok(path) => path,
             Err(bad) => return answer.fault(StatusCode::BAD_REQUEST, &bad.to_string()),
         };
-        let host = identity::host(&request);
+        let host = identity::host(request);
         let Some(route) = in_force.policy().route(host, request.method().as_str(), &path) else {
             return answer.fault(StatusCode::NOT_FOUND, "No route is for this request.");
         };
@@ -157,10 +157,10 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             return answer.overloaded(plane.upstream_source(route.upstream()), wait);
         }
 
-        let address = caller_address(connection.peer().ip(), &forwarded(&request), plane.proxies());
+        let address = caller_address(connection.peer().ip(), &forwarded(request), plane.proxies());
         record.address = Some(address);
-        self.warn_of_strangers(&request, connection);
-        let asked = (&mut request, held);
+        self.warn_of_strangers(request, connection);
+        let asked = (&mut *request, held);
         let caller = match authenticate::authenticate(self, plane, asked, (route, address)) {
             Ok(caller) => caller,
             Err(Denied::Unknown) => return answer.unauthorized(),
@@ -190,7 +190,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             Some((_, Some(number))) => plane.upstream(number),
             _ => upstream,
         };
-        let mut told = identity::tell(&mut request, plane, (&caller, held.get()), record);
+        let mut told = identity::tell(request, plane, (&caller, held.get()), record);
         let mark = degraded.and_then(|(name, _)| degraded_by(name));
         if let Some(mark) = &mark {
             told.set(&names::X_RATELIMIT_DEGRADED, mark);
@@ -226,14 +226,14 @@ impl<K: Keys, R: Recorder> Law<K, R> {
 impl<K: Keys, R: Recorder> Handler for Law<K, R> {
     async fn handle(
         &self,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         connection: &Connection,
         forwarder: &Forwarder,
     ) -> Response<Body> {
         let began = self.shared.gate.limiter().clock().now();
         let plane = self.shared.plane.load();
         let wants_details = self.recorder.wants_details();
-        let record = Record::new(self.request_ids.next(), began, &request, wants_details);
+        let record = Record::new(self.request_ids.next(), began, request, wants_details);
         let mut told = Told { law: self, plane: &plane, held: OnceCell::new(), record };
         let of = (&told.held, &mut told.record);
         let response = self.decide(request, (connection, forwarder), &plane, of).await;

@@ -15,7 +15,7 @@ struct Echo;
 impl Handler for Echo {
     async fn handle(
         &self,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         _: &Connection,
         _: &Forwarder,
     ) -> Response<Body> {

@@ -114,7 +114,7 @@ impl Busy {
     /// Sends a request and waits for the response to begin.
     pub(crate) async fn exchange(
         mut self,
-        outbound: &mut Outbound,
+        outbound: &mut Outbound<'_>,
         timeout: Duration,
     ) -> Result<Response<Body>, Failed> {
         self.idle.watch.arm(timeout);
@@ -140,7 +140,7 @@ impl Busy {
 
     /// Not a byte was written; or the request means the same twice, and a connection that was kept turned out to be
     /// closed.
-    fn may_repeat(&self, error: &ForwardError, outbound: &Outbound) -> bool {
+    fn may_repeat(&self, error: &ForwardError, outbound: &Outbound<'_>) -> bool {
         if error.was_never_sent() {
             return !self.sending.is_body_begun();
         }
@@ -152,7 +152,7 @@ impl Busy {
     fn poll_response(
         &mut self,
         is_begun: &mut bool,
-        outbound: &mut Outbound,
+        outbound: &mut Outbound<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(Head, Bytes), ForwardError>> {
         if *is_begun {
@@ -173,7 +173,7 @@ impl Busy {
     /// Sends what is left; ready only where the caller's body breaks off.
     fn poll_rest(
         &mut self,
-        outbound: &mut Outbound,
+        outbound: &mut Outbound<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(Head, Bytes), ForwardError>> {
         match self.poll_send(outbound.request.body_mut(), cx) {
@@ -196,7 +196,7 @@ impl Busy {
     /// Reads up to the end of the head; what came after it is returned beside.
     fn poll_head(
         &mut self,
-        outbound: &mut Outbound,
+        outbound: &mut Outbound<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(Head, Bytes), ForwardError>> {
         loop {
@@ -241,7 +241,7 @@ impl Busy {
         mut self,
         head: Head,
         mut rest: Bytes,
-        outbound: &mut Outbound,
+        outbound: &mut Outbound<'_>,
     ) -> Result<Response<Body>, Failed> {
         self.is_kept = head.is_kept;
         let bad = |error| ForwardError::sent(ForwardCause::BadResponse).with(error);
@@ -287,7 +287,7 @@ impl Busy {
 }
 
 /// Whether a request may be sent twice: it has no body and means the same twice (RFC 9110, 9.2.2).
-fn is_repeatable(outbound: &Outbound) -> bool {
+fn is_repeatable(outbound: &Outbound<'_>) -> bool {
     let is_idempotent = matches!(
         *outbound.request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE

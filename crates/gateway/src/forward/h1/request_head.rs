@@ -11,7 +11,7 @@ use crate::h1::fields::write_line;
 use crate::upstream::Origin;
 
 /// Writes the head and says how the body follows.
-pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound, origin: &Origin) -> Framing {
+pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound<'_>, origin: &Origin) -> Framing {
     let Outbound { request, told, hops } = outbound;
     let (uri, headers) = (request.uri(), request.headers());
     out.extend_from_slice(request.method().as_str().as_bytes());
@@ -67,7 +67,7 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound, origin: &Origin) -> 
     framing
 }
 
-fn framing(outbound: &Outbound) -> Framing {
+fn framing(outbound: &Outbound<'_>) -> Framing {
     let body = outbound.request.body();
     if body.is_end_stream() {
         return Framing::Done;
@@ -80,7 +80,7 @@ fn framing(outbound: &Outbound) -> Framing {
 }
 
 /// The trailers that a caller announces and may send.
-pub(crate) fn announced(outbound: &Outbound) -> Vec<HeaderName> {
+pub(crate) fn announced(outbound: &Outbound<'_>) -> Vec<HeaderName> {
     let values = outbound.request.headers().get_all(TRAILER);
     let words = values.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     let names = words.filter_map(|word| HeaderName::from_bytes(word.trim_ascii()).ok());

@@ -93,7 +93,7 @@ impl Sending {
     pub(crate) fn begin(
         &mut self,
         (stream, cx): (&mut Stream, &mut Context<'_>),
-        outbound: &mut Outbound,
+        outbound: &mut Outbound<'_>,
         origin: &Origin,
     ) -> Result<(), ForwardError> {
         HEAD.with_borrow_mut(|head| {

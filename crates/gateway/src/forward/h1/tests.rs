@@ -260,13 +260,13 @@ fn a_request_head_is_what_the_caller_sent_without_what_is_not_the_upstreams() {
         for (name, value) in *headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(RequestBody::empty()).unwrap();
+        let mut request = request.body(RequestBody::empty()).unwrap();
         let hops = Hops::of(request.headers());
         let mut told = HeadLines::default();
         told.set_text(&http::HeaderName::from_static("x-told"), "truth");
         let has_length = headers.iter().any(|(name, _)| *name == "content-length");
         let length = if has_length { "content-length: 0\r\n" } else { "" };
-        let outbound = Outbound { request, told, hops };
+        let outbound = Outbound { request: &mut request, told, hops };
         let mut out = Vec::new();
         let framing = request_head::write(&mut out, &outbound, &upstream.origins()[0]);
         assert_eq!(framing, Framing::Done);

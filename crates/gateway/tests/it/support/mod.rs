@@ -112,7 +112,7 @@ struct ForwardsAll {
 impl Handler for ForwardsAll {
     async fn handle(
         &self,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         connection: &Connection,
         forwarder: &Forwarder,
     ) -> Response<Body> {
