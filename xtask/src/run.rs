@@ -8,6 +8,13 @@ pub(crate) fn command(program: &str) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
     let mut command = Command::new(program);
     command.current_dir(root);
+    // Cargo has told us about ourselves; told on, it makes some dependencies build again, and all that stands on them.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&*name);
+        }
+    }
     command
 }
 

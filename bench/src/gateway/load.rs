@@ -59,7 +59,9 @@ impl Load {
         if !is_right || text.contains("Socket errors") {
             return Err(format!("not answered as they should be:\n{text}"));
         }
-        let p99 = line(&text, "99%").and_then(|line| millis(line.trim_start_matches("99%").trim()));
+        // A line may also end with 99 %: how many are within a standard deviation.
+        let p99 = text.lines().find_map(|line| line.trim().strip_prefix("99%"));
+        let p99 = p99.and_then(|time| millis(time.trim()));
         match (requests, p99) {
             (Some(requests), Some(p99_ms)) => Ok(Cost { micros: 0.0, requests, p99_ms }),
             _ => Err(format!("wrk said something else than usual:\n{text}")),

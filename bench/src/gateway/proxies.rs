@@ -204,6 +204,8 @@ fn nginx(http: &str) -> String {
 pub fn built(package: &str, which: &[&str], path: &str) -> Result<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = Command::new("cargo")
+        // As a user's shell would: what cargo has told this program makes dependencies build again.
+        .env_remove("CARGO_MANIFEST_DIR")
         .args(["build", "--release", "--quiet", "--package", package])
         .args(which)
         .current_dir(&root)
