@@ -4,6 +4,7 @@
 //! median of the ratios of neighbouring measurements.
 
 mod allocations;
+mod calls;
 mod control;
 mod gateway;
 mod limiter;
@@ -20,7 +21,7 @@ usage: cargo xtask bench <what> [case …] [--json]
   limiter [check|chain|hot|memory|flood|drift …]
   middleware [inside|loopback|counts|preflight …]
   policy
-  redis
+  redis [exact|gateway|outages|paths]
 ";
 
 fn main() {

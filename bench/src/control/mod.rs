@@ -50,7 +50,7 @@ fn runtime() -> Runtime {
 
 /// In the folder the benchmark is started in: temporary folders are often not on a disk.
 fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(".").expect("a folder")
+    tempfile::tempdir_in("target").expect("a folder")
 }
 
 fn open(folder: &Path) -> Store {

@@ -3,6 +3,8 @@
 //! The server is one core's work. Two processes drive it through the crate, as two gateways would, each with many
 //! callers at once; the ceiling is two connections of redis-benchmark with a pipeline as deep.
 
+mod through_gateway;
+
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +29,7 @@ pub fn run(report: &mut Report, wanted: &[String]) {
         Some("exact") => return exact(report),
         Some("outages") => return outages(report),
         Some("paths") => return paths(report),
+        Some("gateway") => return through_gateway::run(report),
         _ => {}
     }
     let server = Server::start();

@@ -1,0 +1,95 @@
+//! What strict counting adds to a request through the gateway, at half of what the gateway can do with it.
+//!
+//! ```text
+//! core 0: the gateway
+//! core 1: Redis, the callers, and what they are forwarded to
+//! ```
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use tollgate_policy::Sha256;
+
+use super::Server;
+use crate::calls::{Calls, at, backend, on_core};
+use crate::gateway::proxies::{KEY, Proxy, built, free_port};
+use crate::measure::median;
+use crate::report::Report;
+
+const ROUNDS: usize = 9;
+const CALLERS: u32 = 32;
+const ROUND: Duration = Duration::from_secs(2);
+
+pub fn run(report: &mut Report) {
+    if let Err(error) = compare(report) {
+        eprintln!("bench redis gateway: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// The same limit counted here and in Redis, in turns.
+fn compare(report: &mut Report) -> Result<(), String> {
+    let (server, backend) = (Server::start(), backend("1")?);
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let local = gateway("local", folder.path(), (&server, backend))?;
+    let strict = gateway("strict", folder.path(), (&server, backend))?;
+    let unpaced = Calls { callers: CALLERS, pace: Duration::ZERO, round: ROUND };
+    round(unpaced, &local)?;
+    let most = round(unpaced, &strict)?.len() as f64 / ROUND.as_secs_f64();
+    let calls =
+        Calls { pace: Duration::from_secs_f64(f64::from(CALLERS) / (most / 2.0)), ..unpaced };
+    let mut rounds = Vec::new();
+    for number in 0..ROUNDS {
+        let (first, second) = if number % 2 == 0 { (&local, &strict) } else { (&strict, &local) };
+        let p99 = |gateway| round(calls, gateway).map(|micros| at(&micros, 0.99) / 1000.0);
+        let (first, second) = (p99(first)?, p99(second)?);
+        rounds.push(if number % 2 == 0 { (first, second) } else { (second, first) });
+    }
+    report.row(&[
+        ("bench", "strict_through_gateway".into()),
+        ("requests_per_s", (most / 2.0).into()),
+        ("p99_local_ms", median(rounds.iter().map(|(local, _)| *local)).into()),
+        ("p99_strict_ms", median(rounds.iter().map(|(_, strict)| *strict)).into()),
+        ("added_ms", median(rounds.iter().map(|(local, strict)| strict - local)).into()),
+        ("at_most_ms", 1.0.into()),
+    ]);
+    Ok(())
+}
+
+fn round(calls: Calls, gateway: &Proxy) -> Result<Vec<f64>, String> {
+    let port = gateway.port;
+    let calls = thread::spawn(move || on_core("1", calls.on(port)));
+    calls.join().map_err(|_| "callers panicked".to_owned())?
+}
+
+fn gateway(
+    consistency: &str,
+    folder: &Path,
+    (server, backend): (&Server, u16),
+) -> Result<Proxy, String> {
+    let (port, admin) = (free_port()?, free_port()?);
+    let data = folder.join(consistency);
+    let text = format!(
+        "server: {{ listen: 127.0.0.1:{port}, admin_listen: 127.0.0.1:{admin}, workers: 1 }}
+storage: {{ path: {data:?} }}
+redis: {{ url: \"{}\", timeout_ms: 1000 }}
+rate_limit_sync: {{ enabled: true }}
+upstreams: {{ api: {{ url: \"http://127.0.0.1:{backend}\" }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+plans: {{ pro: {{ rate_limit: {{ sustained: {{ rate: 1000000 }}, scope: user, consistency: {consistency} }} }} }}
+tenants: [ {{ id: acme, plan: pro }} ]
+keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
+",
+        server.url(),
+        Sha256::of(KEY.as_bytes())
+    );
+    let file = folder.join(format!("{consistency}.yaml"));
+    std::fs::write(&file, text).map_err(|error| error.to_string())?;
+    let tollgate = built("tollgate", &[], "tollgate")?;
+    let words = [tollgate, "serve".into(), "--config".into(), file.to_string_lossy().into_owned()];
+    let gateway = Proxy::program(&words, port)?;
+    // It counts in Redis as soon as it has found it.
+    thread::sleep(Duration::from_secs(1));
+    Ok(gateway)
+}
