@@ -48,7 +48,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().build().expect("a runtime")
 }
 
-/// In the folder the benchmark is started in: temporary folders are often not on a disk.
+/// In the folder that is built in: temporary folders are often not on a disk.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("target").expect("a folder")
 }
