@@ -47,6 +47,12 @@ impl Slot {
 /// A power of two: dividing by it is on the path of every request.
 pub(crate) const CHUNK: usize = 256;
 
+pub(crate) type Chunk = Box<[Slot; CHUNK]>;
+
+pub(crate) fn vacant_chunk() -> Chunk {
+    Box::new([Slot::VACANT; CHUNK])
+}
+
 /// Where a slot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -75,7 +81,7 @@ impl Place {
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     /// One inline: a small table is found without another look-up.
-    chunks: SmallVec<[Box<[Slot; CHUNK]>; 2]>,
+    chunks: SmallVec<[Chunk; 2]>,
 }
 
 impl Slots {
@@ -116,10 +122,12 @@ impl Slots {
         self.chunks.len()
     }
 
-    pub(crate) fn add_chunks(&mut self, more: usize) {
-        self.chunks.reserve_exact(more);
-        let chunk = || Box::new([Slot::VACANT; CHUNK]);
-        self.chunks.extend(std::iter::repeat_with(chunk).take(more));
+    pub(crate) fn push(&mut self, chunk: Chunk) {
+        self.chunks.push(chunk);
+    }
+
+    pub(crate) fn into_chunks(self) -> impl Iterator<Item = Chunk> {
+        self.chunks.into_iter()
     }
 
     /// Moves everything in `from..to` back by one, over what is at `to`.

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use tollgate_core::Log;
 
-use crate::slots::{Place, RuleId, Slot, Slots};
+use crate::slots::{CHUNK, Place, RuleId, Slot, Slots, vacant_chunk};
 
 /// Slots that are nobody's home, for those that find theirs taken near the end.
 const OVERHANG: usize = 16;
@@ -22,6 +22,14 @@ const OVERHANG: usize = 16;
 #[inline]
 fn rank(key: u128) -> u32 {
     (key >> 64) as u32
+}
+
+/// As few chunks as may hold so many slots.
+fn chunks_for(slots: usize) -> usize {
+    match slots {
+        0 => 0,
+        _ => ((slots * 8).div_ceil(7) + OVERHANG).div_ceil(CHUNK),
+    }
 }
 
 /// The counters of one shard.
@@ -82,7 +90,7 @@ impl Table {
         let vacant = self.next_vacant(place);
         if vacant == self.slots.len() {
             // The overhang is used up, which happens only by bad luck: it becomes a chunk longer.
-            self.slots.add_chunks(1);
+            self.slots.push(vacant_chunk());
         }
         self.slots.shift_up(place.index(), vacant);
         *self.slots.at(place) = slot;
@@ -142,38 +150,37 @@ impl Table {
         }
         gone.iter().for_each(|key| self.forget_log(*key));
         self.len -= gone.len() as u32;
-        self.lay_out_anew();
+        self.lay_out(chunks_for(self.len as usize));
         gone.len()
     }
 
     /// Adds chunks, and spreads all slots over them.
     fn grow(&mut self) {
-        self.slots.add_chunks(1 + self.slots.chunks() / 4);
-        self.buckets = (self.slots.len() - OVERHANG) as u32;
-        let (mut places, mut next) = (Vec::with_capacity(self.len as usize), 0);
-        for (index, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_vacant()) {
-            let place = self.home(slot.key).max(next);
-            places.push((index as u32, place as u32));
-            next = place + 1;
-        }
-        while next > self.slots.len() {
-            self.slots.add_chunks(1);
-        }
-        // With more homes nobody comes to stand further ahead, so moving the last one first
-        // overwrites nobody.
-        for (from, to) in places.into_iter().rev() {
-            let slot = std::mem::replace(self.slots.at(Place::of(from as usize)), Slot::VACANT);
-            *self.slots.at(Place::of(to as usize)) = slot;
-        }
+        let chunks = self.slots.chunks();
+        self.lay_out(chunks + 1 + chunks / 4);
     }
 
-    /// Builds the table from what is in it, as small as it may be.
-    fn lay_out_anew(&mut self) {
+    /// Lays all slots out in so many chunks, which must be enough for them. They are in order already, so one
+    /// pass does it, into chunks that have just been emptied.
+    fn lay_out(&mut self, chunks: usize) {
         let old = std::mem::take(&mut self.slots);
-        (self.len, self.buckets) = (0, 0);
-        for slot in old.iter().filter(|slot| !slot.is_vacant()) {
-            let place = self.place_of(slot.key);
-            self.insert(place, *slot);
+        self.buckets = (chunks * CHUNK).saturating_sub(OVERHANG) as u32;
+        let mut spare = Vec::new();
+        let mut next = 0;
+        for mut chunk in old.into_chunks() {
+            for slot in chunk.iter().filter(|slot| !slot.is_vacant()) {
+                let place = self.home(slot.key).max(next);
+                while self.slots.len() <= place {
+                    self.slots.push(spare.pop().unwrap_or_else(vacant_chunk));
+                }
+                *self.slots.at(Place::of(place)) = *slot;
+                next = place + 1;
+            }
+            chunk.fill(Slot::VACANT);
+            spare.push(chunk);
+        }
+        while self.slots.chunks() < chunks {
+            self.slots.push(spare.pop().unwrap_or_else(vacant_chunk));
         }
     }
 
