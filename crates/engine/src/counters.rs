@@ -34,9 +34,13 @@ pub(crate) struct Counters {
 /// enough that a store with few counters does not scatter them.
 const SHARD_KEYS: usize = 8192;
 
+/// As many as a million counters need: a small bound may be raised while counters are held, and
+/// shards then have to be few enough counters each still.
+const FEWEST_SHARDS: usize = 128;
+
 impl Counters {
     pub(crate) fn new(max_keys: usize) -> Counters {
-        let shards = (max_keys / SHARD_KEYS).next_power_of_two().clamp(16, 1 << 16);
+        let shards = (max_keys / SHARD_KEYS).next_power_of_two().clamp(FEWEST_SHARDS, 1 << 16);
         let shard = || Locker::new(Table::default());
         let bound = || AtomicU64::new(UNKNOWN);
         Counters {

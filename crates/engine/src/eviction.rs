@@ -41,12 +41,20 @@ impl Counters {
     /// the charge goes to its limit's overflow counter. No lock may be held.
     #[cold]
     pub(crate) fn find_room(&self, charge: &mut Charge<'_>, now: Time) {
+        self.find_room_to_look(charge, now);
+        if charge.room == Room::Overflow && charge.cost > 0 {
+            self.overflowed.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// [`find_room`](Counters::find_room) for whoever charges nothing, which is not told as a charge.
+    #[cold]
+    pub(crate) fn find_room_to_look(&self, charge: &mut Charge<'_>, now: Time) {
         if charge.room == Room::Unasked && self.make_room(now) {
             charge.room = Room::Made;
         } else {
             charge.room = Room::Overflow;
             charge.set_key(charge.rule.key(OVERFLOW));
-            self.overflowed.fetch_add(1, Relaxed);
         }
     }
 

@@ -49,7 +49,7 @@ impl Counters {
                 Ok(()) => return,
                 Err(index) => {
                     locked.release();
-                    self.find_room(&mut chain.charges[index], now);
+                    self.find_room_to_look(&mut chain.charges[index], now);
                 }
             }
         }

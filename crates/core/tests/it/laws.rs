@@ -123,6 +123,31 @@ proptest! {
         prop_assert!(within(sum, rate, capacity, first, last));
     }
 
+    /// The same for every algorithm: a moment before the latest charge never shows more than that charge's, and
+    /// what is charged in it is missing from it.
+    #[test]
+    fn an_earlier_moment_never_shows_more(
+        ((limit, steps), back) in (limit_and_steps(), proptest::collection::vec(any::<bool>(), 60))
+    ) {
+        let (mut counter, mut now) = (Counter::new(limit), BEGIN);
+        counter.take(1, now);
+        let mut latest = now;
+        for (Step { after, cost }, back) in steps.into_iter().zip(back) {
+            now = if back { earlier(now, after) } else { later(now, after) };
+            let seen = latest.max(now);
+            let before = counter.standing(seen).remaining;
+            prop_assert!(counter.standing(now).remaining <= before);
+            let taken = counter.take(cost, now);
+            let left = counter.standing(seen).remaining;
+            prop_assert!(counter.standing(now).remaining <= left);
+            match taken.is_allowed() {
+                true => prop_assert!(left <= before - cost),
+                false => prop_assert_eq!(left, before),
+            }
+            latest = if taken.is_allowed() { seen } else { latest };
+        }
+    }
+
     #[test]
     fn no_moment_and_no_cost_panics(
         (limit, _) in limit_and_steps(),

@@ -60,6 +60,9 @@ fn counters_that_equal_new_ones_make_room_and_others_stay() {
     // Now none is left to evict.
     limiter.check(&slow, limiter.identity("late"), 1).unwrap();
     assert_eq!(limiter.stats().overflowed, 1);
+    // Looking is no charge.
+    assert_eq!(limiter.peek(&slow, limiter.identity("later")).remaining, 9);
+    assert_eq!(limiter.stats().overflowed, 1);
 }
 
 #[test]
