@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tollgate_policy::Sha256;
 
-use super::Server;
+use super::server::Server;
 use crate::calls::{Calls, at, backend, on_core};
 use crate::gateway::proxies::{KEY, Proxy, built, free_port};
 use crate::measure::median;

@@ -1,0 +1,52 @@
+//! A Redis of our own, that can be killed.
+
+use std::process::{Child, Command, Stdio};
+
+pub(super) struct Server {
+    pub(super) port: u16,
+    child: Child,
+}
+
+impl Server {
+    pub(super) fn start() -> Server {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("bound").port();
+        drop(free);
+        Server { port, child: Server::spawn(port) }
+    }
+
+    /// Killed as by `kill -9`, and started again with nothing.
+    pub(super) fn restart(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.child = Server::spawn(self.port);
+    }
+
+    fn spawn(port: u16) -> Child {
+        Command::new("redis-server")
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+            ])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed")
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
