@@ -206,13 +206,13 @@ pub fn built(package: &str, which: &[&str], path: &str) -> Result<String, String
     let built = Command::new("cargo")
         // As a user's shell would: what cargo has told this program makes dependencies build again.
         .env_remove("CARGO_MANIFEST_DIR")
-        .args(["build", "--release", "--quiet", "--package", package])
+        .args(["build", "--profile", "dist", "--quiet", "--package", package])
         .args(which)
         .current_dir(&root)
         .status();
     match built {
         Ok(status) if status.success() => {
-            Ok(root.join("target/release").join(path).to_string_lossy().into_owned())
+            Ok(root.join("target/dist").join(path).to_string_lossy().into_owned())
         }
         _ => Err(format!("{package} was not built")),
     }
