@@ -16,17 +16,17 @@ use super::answered::Answered;
 use super::error::{ForwardCause, ForwardError};
 use super::outbound::Outbound;
 use super::pool::Pool;
+use super::upload::{Patience, Upload};
 use super::{Failed, head};
 use crate::body::Body;
 use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
-use crate::request_body::RequestBody;
 use crate::stream::Stream;
 use crate::ticker::Ticker;
 
 /// A connection that several requests share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
-    sender: http2::SendRequest<RequestBody>,
+    sender: http2::SendRequest<Upload>,
     streams: Rc<Cell<usize>>,
 }
 
@@ -78,14 +78,16 @@ impl Shared {
         let host = request.headers().get(HOST).cloned();
         head::for_http2(&mut request, &pool.target.origin);
         let under_way = UnderWay::new(&self.streams);
-        let watch = ticker.watch();
-        watch.arm(timeout);
+        let patience = Patience::new(ticker, timeout, request.body());
+        let request = request.map(|body| Upload::new(body, &patience));
         let mut answer = pin!(self.sender.try_send_request(request));
         let answered = poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending => watch.poll(cx).map(|()| None),
-        });
-        match answered.await {
+            Poll::Pending => patience.poll(cx).map(|()| None),
+        })
+        .await;
+        patience.end();
+        match answered {
             Some(Ok(response)) => {
                 let (mut parts, incoming) = response.into_parts();
                 head::strip_hop_by_hop(&mut parts.headers);
@@ -96,7 +98,8 @@ impl Shared {
                 let unsent = error.take_message();
                 let error = ForwardError::of_exchange(error.into_error(), unsent.is_some());
                 let may_repeat = unsent.is_some();
-                if let Some(mut request) = unsent {
+                if let Some(request) = unsent {
+                    let mut request = request.map(Upload::into_body);
                     *request.uri_mut() = uri;
                     if let Some(host) = host {
                         request.headers_mut().insert(HOST, host);

@@ -9,6 +9,7 @@ mod head;
 mod outbound;
 mod pool;
 mod upgrade;
+mod upload;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

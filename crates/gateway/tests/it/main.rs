@@ -14,4 +14,5 @@ mod streaming;
 mod support;
 mod tls;
 mod upgrades;
+mod uploads;
 mod upstreams;
