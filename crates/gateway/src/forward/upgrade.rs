@@ -28,7 +28,8 @@ pub(crate) async fn exchange(
     presence: &Presence,
 ) -> Result<Response<Body>, ForwardError> {
     let caller = Switch::accept(&mut request);
-    let stream = connect(&pool.target, upstream.connect_timeout, true).await?;
+    let until = tokio::time::Instant::now() + upstream.connect_timeout;
+    let stream = connect(&pool.target, until, true).await?;
     let (mut sender, driver) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| ForwardError::unsent(ForwardCause::Connect).with(error))?;
