@@ -90,13 +90,19 @@ impl Forwarder {
         if !failed.may_repeat {
             return Err(failed.error);
         }
-        let next = self.pick(&local, upstream).await?;
-        if failed.error.cause() == ForwardCause::ConnectTimeout && next.is_same_as(&picked) {
-            // Who had that long has no need of as long again.
-            return Err(failed.error);
-        }
-        let way = Way { upstream, picked: &next, needs_http2, is_second: true };
-        self.attempt(way, &mut outbound).await.map_err(|failed| failed.error)
+        // What was sent stays sent, whatever keeps the second attempt from that.
+        let was_sent = !failed.error.was_never_sent();
+        let again = async {
+            let next = self.pick(&local, upstream).await?;
+            if failed.error.cause() == ForwardCause::ConnectTimeout && next.is_same_as(&picked) {
+                // Who had that long has no need of as long again.
+                return Err(failed.error);
+            }
+            let way = Way { upstream, picked: &next, needs_http2, is_second: true };
+            self.attempt(way, &mut outbound).await.map_err(|failed| failed.error)
+        };
+        // Boxed, because it is rare.
+        Box::pin(again).await.map_err(|error| if was_sent { error.but_sent() } else { error })
     }
 
     async fn attempt(

@@ -1,5 +1,6 @@
 //! Upstreams that cannot be connected to, or not in time.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -93,4 +94,31 @@ fn a_body_of_which_nothing_was_written_goes_to_the_next_address() {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     assert_eq!(body, "body");
     assert_eq!(failures(&gateway), []);
+}
+
+/// Its second error said that nothing was sent, and what the request had cost was given back.
+#[test]
+fn a_request_that_was_sent_once_stays_sent_when_nobody_takes_it_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (tcp, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(tcp);
+        for is_first in [true, false] {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                reader.read_line(&mut head).unwrap();
+            }
+            if is_first {
+                let answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            }
+        }
+        // It has read the second, and is gone: first for others, then for whoever waits.
+        drop(listener);
+    });
+    let gateway = waits(&[&format!("http://{address}")], 2000);
+    assert!(get(gateway.address, "/").0.starts_with("HTTP/1.1 200"));
+    assert!(get(gateway.address, "/").0.starts_with("HTTP/1.1 502"));
+    assert_eq!(failures(&gateway), [("connect", false)]);
 }
