@@ -111,13 +111,21 @@ impl Forwarder {
         outbound: &mut Outbound<'_>,
     ) -> Result<Response<Body>, Failed> {
         let timeout = way.upstream.response_timeout;
-        match self.link(&way).await {
+        let pool = &way.picked.pool;
+        let answered = match self.link(&way).await {
             Ok(Link::Own(busy)) => busy.exchange(outbound, timeout).await,
             Ok(Link::Shared(shared)) => {
-                shared.exchange(outbound, (&way.picked.pool, &self.ticker, timeout)).await
+                shared.exchange(outbound, (pool, &self.ticker, timeout)).await
             }
-            Err(error) => Err(Failed { error, may_repeat: true }),
+            // The address' health has been told.
+            Err(error) => return Err(Failed { error, may_repeat: true, is_targets_fault: false }),
+        };
+        match &answered {
+            Ok(_) => pool.target.succeeded(),
+            Err(failed) if failed.is_targets_fault => pool.target.failed(self.ticker.now()),
+            Err(_) => (),
         }
+        answered
     }
 
     fn local(&self, upstream: &Arc<Upstream>) -> Rc<Local> {
@@ -143,9 +151,25 @@ impl Forwarder {
     }
 }
 
-/// An attempt that failed, and whether the request may be sent again.
+/// An attempt that failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
     error: ForwardError,
+    /// The request may be sent again.
     may_repeat: bool,
+    /// The address is not to be trusted with the next one.
+    is_targets_fault: bool,
+}
+
+impl Failed {
+    /// A request was, or was to be, sent over a connection. `is_unproven` if nothing ever came over that: one that was
+    /// used before may be closed at any time, by an address that is well.
+    fn new(error: ForwardError, may_repeat: bool, is_unproven: bool) -> Failed {
+        let is_targets_fault = match error.cause() {
+            ForwardCause::ResponseTimeout => true,
+            ForwardCause::Closed => is_unproven,
+            _ => false,
+        };
+        Failed { error, may_repeat, is_targets_fault }
+    }
 }

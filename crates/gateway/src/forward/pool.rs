@@ -52,7 +52,9 @@ impl Local {
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(1));
         let in_turn = (0..pools.len()).map(|n| &pools[turn.wrapping_add(n) % pools.len()]);
-        in_turn.min_by_key(|pool| pool.target.out_for(now)).cloned()
+        let picked = in_turn.min_by_key(|pool| pool.target.out_for(now))?;
+        picked.target.picked(now);
+        Some(Rc::clone(picked))
     }
 
     /// Takes over new addresses; those that stay keep their connections.

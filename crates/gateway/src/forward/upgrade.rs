@@ -43,10 +43,17 @@ pub(crate) async fn exchange(
     request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
     request.headers_mut().insert(UPGRADE, protocol);
     let sent = sender.send_request(request);
-    let mut response = tokio::time::timeout(upstream.response_timeout, sent)
-        .await
-        .map_err(|_| ForwardError::sent(ForwardCause::ResponseTimeout))?
-        .map_err(|error| ForwardError::of_exchange(error, false))?;
+    let answered = match tokio::time::timeout(upstream.response_timeout, sent).await {
+        Ok(answered) => answered.map_err(|error| ForwardError::of_exchange(error, false)),
+        Err(_) => Err(ForwardError::sent(ForwardCause::ResponseTimeout)),
+    };
+    let mut response = answered.inspect_err(|error| {
+        // Of a connection that is new, that it was closed says something too.
+        if matches!(error.cause(), ForwardCause::ResponseTimeout | ForwardCause::Closed) {
+            pool.target.failed(tokio::time::Instant::now());
+        }
+    })?;
+    pool.target.succeeded();
 
     let protocol = response.headers().get(UPGRADE).cloned();
     let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;

@@ -8,6 +8,7 @@ mod connecting;
 mod drain;
 mod floods;
 mod forwarding;
+mod health;
 mod http2;
 mod hygiene;
 mod retries;

@@ -133,7 +133,7 @@ impl Busy {
             }
             Err(error) => {
                 let may_repeat = self.may_repeat(&error, outbound);
-                Err(Failed { error, may_repeat })
+                Err(Failed::new(error, may_repeat, !self.is_reused && !self.is_heard))
             }
         }
     }
@@ -257,7 +257,7 @@ impl Busy {
         self.is_kept = head.is_kept;
         let bad = |error| ForwardError::sent(ForwardCause::BadResponse).with(error);
         let extra = head.body.extra_in(&rest).map_err(bad);
-        let extra = extra.map_err(|error| Failed { error, may_repeat: false })?;
+        let extra = extra.map_err(|error| Failed::new(error, false, false))?;
         if let Some(extra) = extra {
             rest.truncate(rest.len() - extra);
         }
