@@ -229,6 +229,18 @@ fn a_request_head_is_what_the_caller_sent_without_what_is_not_the_upstreams() {
         (
             "http://u",
             "/",
+            &[("cookie", "a=1"), ("host", "h"), ("cookie", "b=2"), ("cookie", "c=3; d=4")],
+            "GET / HTTP/1.1\r\nhost: h\r\ncookie: a=1; b=2; c=3; d=4\r\n",
+        ),
+        (
+            "http://u",
+            "/",
+            &[("host", "h"), ("cookie", "a=1"), ("connection", "cookie")],
+            "GET / HTTP/1.1\r\nhost: h\r\n",
+        ),
+        (
+            "http://u",
+            "/",
             &[
                 ("host", "h"),
                 ("connection", "X-Mine, host, x-told"),
