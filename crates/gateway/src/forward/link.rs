@@ -26,8 +26,15 @@ pub(crate) struct Picked {
 }
 
 impl Picked {
-    pub(crate) fn is_same_as(&self, other: &Picked) -> bool {
-        Rc::ptr_eq(&self.pool, &other.pool)
+    /// When there must be a connection.
+    pub(crate) fn until(&self, upstream: &Upstream) -> Instant {
+        self.until.unwrap_or_else(|| Instant::now() + upstream.connect_timeout)
+    }
+
+    /// Whether a request may go here after it could not go there. Who had the whole time has no need of as long again.
+    pub(crate) fn may_follow(&self, other: &Picked, error: &ForwardError) -> bool {
+        let was_slow = error.cause() == ForwardCause::ConnectTimeout;
+        !was_slow || !Rc::ptr_eq(&self.pool, &other.pool)
     }
 }
 
@@ -42,11 +49,6 @@ pub(crate) struct Way<'f> {
 impl Way<'_> {
     fn pool(&self) -> &Rc<Pool> {
         &self.picked.pool
-    }
-
-    /// When there must be a connection.
-    fn until(&self) -> Instant {
-        self.picked.until.unwrap_or_else(|| Instant::now() + self.upstream.connect_timeout)
     }
 }
 
@@ -124,7 +126,7 @@ impl Forwarder {
 
     async fn open(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
         let pool = way.pool();
-        let until = way.until();
+        let until = way.picked.until(way.upstream);
         let may_share = || pool.target.origin.is_https() && !pool.is_http1.get();
         if !way.needs_http2 && !may_share() {
             return self.connect(way, until).await;
@@ -178,7 +180,7 @@ impl Forwarder {
     }
 
     /// A new connection. Where there is none, the names may have moved.
-    async fn dial(
+    pub(crate) async fn dial(
         &self,
         (upstream, pool): (&Upstream, &Pool),
         until: Instant,

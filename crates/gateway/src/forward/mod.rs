@@ -77,10 +77,9 @@ impl Forwarder {
         let needs_http2 = head::is_grpc(outbound.request);
         let picked = self.pick(&local, upstream).await?;
         if let Some(protocol) = outbound.wanted_upgrade() {
-            let wanted = (outbound.take(), protocol);
             // Boxed, as it is rare and large.
-            let exchange = upgrade::exchange((upstream, &picked.pool), wanted, &self.presence);
-            return Box::pin(exchange).await;
+            let wanted = (&mut outbound, protocol);
+            return Box::pin(self.upgrade((&local, upstream), picked, wanted)).await;
         }
         let way = Way { upstream, picked: &picked, needs_http2, is_second: false };
         let failed = match self.attempt(way, &mut outbound).await {
@@ -94,8 +93,7 @@ impl Forwarder {
         let was_sent = !failed.error.was_never_sent();
         let again = async {
             let next = self.pick(&local, upstream).await?;
-            if failed.error.cause() == ForwardCause::ConnectTimeout && next.is_same_as(&picked) {
-                // Who had that long has no need of as long again.
+            if !next.may_follow(&picked, &failed.error) {
                 return Err(failed.error);
             }
             let way = Way { upstream, picked: &next, needs_http2, is_second: true };

@@ -14,6 +14,7 @@ mod hygiene;
 mod retries;
 mod streaming;
 mod support;
+mod switching;
 mod tls;
 mod upgrades;
 mod uploads;
