@@ -4,6 +4,7 @@
 
 mod bounds;
 mod caller;
+mod claims;
 mod connecting;
 mod drain;
 mod floods;

@@ -196,7 +196,8 @@ fn extensions_and_trailers_have_bounds() {
 #[test]
 fn what_frames_or_identifies_does_not_trail() {
     let bytes = b"0\r\nx-sum: 1\r\nContent-Length: 5\r\nTransfer-Encoding: x\r\nhost: a\r\n\
-                  x-tollgate-tenant: b\r\nx-forwarded-for: c\r\nconnection: d\r\n\r\n";
+                  x-tollgate-tenant: b\r\nx-forwarded-for: c\r\nconnection: d\r\n\
+                  Forwarded: e\r\nX-Real-IP: f\r\n\r\n";
     let (_, trailers, _) = body(chunked(), bytes, &[]).unwrap().unwrap();
     let names: Vec<_> = trailers.keys().map(http::HeaderName::as_str).collect();
     assert_eq!(names, ["x-sum"]);
