@@ -17,6 +17,7 @@ mod streaming;
 mod support;
 mod switching;
 mod tls;
+mod to_http2;
 mod upgrades;
 mod uploads;
 mod upstreams;
