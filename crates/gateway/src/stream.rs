@@ -9,9 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
+
+use crate::http2::{PING_AFTER, PING_TIMEOUT};
 
 /// A connection to a caller or an upstream. Hyper takes it and never gives it back, so what must be known about
 /// it from outside is shared.
@@ -77,6 +80,17 @@ impl Stream {
             Wire::Plain(_) => None,
             Wire::Tls(tls) => tls.get_ref().1.alpn_protocol(),
         }
+    }
+
+    /// Lets the kernel ask now and then whether the peer is still there, and end the connection if it is not: for those
+    /// that may rest for as long as they like.
+    pub(crate) fn keep_alive(&self) -> io::Result<()> {
+        let tcp = match &self.wire {
+            Wire::Plain(tcp) => tcp,
+            Wire::Tls(tls) => tls.get_ref().0,
+        };
+        let asked = TcpKeepalive::new().with_time(PING_AFTER).with_interval(PING_TIMEOUT / 2);
+        SockRef::from(tcp).set_tcp_keepalive(&asked.with_retries(2))
     }
 
     /// Reads as much as it takes to see whether the peer speaks HTTP/2; nothing is lost.

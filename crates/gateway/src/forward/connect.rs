@@ -1,26 +1,22 @@
 //! From an address to a connection.
 
-use std::time::Duration;
-
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::error::{ForwardCause, ForwardError};
 use crate::stream::Stream;
 use crate::upstream::Target;
 
-/// Connects to one address within `span`, TLS included, and tells the address' health.
+/// Connects to one address until then, TLS included. That it cannot be is told to the address' health.
 pub(crate) async fn connect(
     target: &Target,
-    span: Duration,
+    until: Instant,
     http1_only: bool,
 ) -> Result<Stream, ForwardError> {
-    match timeout(span, open(target, http1_only)).await {
-        Ok(Ok(stream)) => {
-            target.succeeded();
-            Ok(stream)
-        }
+    match timeout_at(until, open(target, http1_only)).await {
+        // That it takes connections does not say that it answers.
+        Ok(Ok(stream)) => Ok(stream),
         Ok(Err(error)) => {
             target.failed(Instant::now());
             Err(ForwardError::unsent(ForwardCause::Connect).with(error))

@@ -67,6 +67,11 @@ impl ForwardError {
         ForwardError { cause, was_never_sent: false, source: None }
     }
 
+    /// The same, but the upstream may have seen the request before.
+    pub(crate) fn but_sent(self) -> ForwardError {
+        ForwardError { was_never_sent: false, ..self }
+    }
+
     pub(crate) fn with(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> ForwardError {
         self.source = Some(source.into());
         self

@@ -16,18 +16,26 @@ use super::answered::Answered;
 use super::error::{ForwardCause, ForwardError};
 use super::outbound::Outbound;
 use super::pool::Pool;
+use super::upload::{Patience, Upload};
 use super::{Failed, head};
 use crate::body::Body;
 use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
-use crate::request_body::RequestBody;
 use crate::stream::Stream;
 use crate::ticker::Ticker;
 
 /// A connection that several requests share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
-    sender: http2::SendRequest<RequestBody>,
-    streams: Rc<Cell<usize>>,
+    sender: http2::SendRequest<Upload>,
+    state: Rc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Requests under way.
+    streams: Cell<usize>,
+    /// A response has come.
+    is_heard: Cell<bool>,
 }
 
 /// Above so many, another connection is opened: many servers allow a hundred or a little more.
@@ -51,7 +59,7 @@ impl Shared {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
             }
         });
-        Ok(Shared { sender, streams: Rc::default() })
+        Ok(Shared { sender, state: Rc::default() })
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -59,7 +67,7 @@ impl Shared {
     }
 
     fn has_room(&self) -> bool {
-        self.is_open() && self.streams.get() < STREAMS
+        self.is_open() && self.state.streams.get() < STREAMS
     }
 
     /// One with room for another request.
@@ -77,16 +85,19 @@ impl Shared {
         let mut request = outbound.take();
         let host = request.headers().get(HOST).cloned();
         head::for_http2(&mut request, &pool.target.origin);
-        let under_way = UnderWay::new(&self.streams);
-        let watch = ticker.watch();
-        watch.arm(timeout);
+        let under_way = UnderWay::new(&self.state);
+        let patience = Patience::new(ticker, timeout, request.body());
+        let request = request.map(|body| Upload::new(body, &patience));
         let mut answer = pin!(self.sender.try_send_request(request));
         let answered = poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending => watch.poll(cx).map(|()| None),
-        });
-        match answered.await {
+            Poll::Pending => patience.poll(cx).map(|()| None),
+        })
+        .await;
+        patience.end();
+        match answered {
             Some(Ok(response)) => {
+                self.state.is_heard.set(true);
                 let (mut parts, incoming) = response.into_parts();
                 head::strip_hop_by_hop(&mut parts.headers);
                 let answered = Answered::shared(incoming, Some(under_way));
@@ -96,18 +107,19 @@ impl Shared {
                 let unsent = error.take_message();
                 let error = ForwardError::of_exchange(error.into_error(), unsent.is_some());
                 let may_repeat = unsent.is_some();
-                if let Some(mut request) = unsent {
+                if let Some(request) = unsent {
+                    let mut request = request.map(Upload::into_body);
                     *request.uri_mut() = uri;
                     if let Some(host) = host {
                         request.headers_mut().insert(HOST, host);
                     }
                     *outbound.request = request;
                 }
-                Err(Failed { error, may_repeat })
+                Err(Failed::new(error, may_repeat, !self.state.is_heard.get()))
             }
             None => {
                 let error = ForwardError::sent(ForwardCause::ResponseTimeout);
-                Err(Failed { error, may_repeat: false })
+                Err(Failed::new(error, false, false))
             }
         }
     }
@@ -115,18 +127,18 @@ impl Shared {
 
 /// A request under way on a shared connection.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Rc<Cell<usize>>);
+pub(crate) struct UnderWay(Rc<State>);
 
 impl UnderWay {
-    fn new(streams: &Rc<Cell<usize>>) -> UnderWay {
-        streams.set(streams.get() + 1);
-        UnderWay(Rc::clone(streams))
+    fn new(state: &Rc<State>) -> UnderWay {
+        state.streams.set(state.streams.get() + 1);
+        UnderWay(Rc::clone(state))
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.0.streams.set(self.0.streams.get() - 1);
     }
 }
 

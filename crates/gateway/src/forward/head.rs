@@ -31,6 +31,10 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
 ];
 
+/// What tells of the caller beside `X-Forwarded-*`, which we say ourselves: of anybody but a trusted proxy nobody
+/// shall believe it.
+const CLAIMS: [HeaderName; 2] = [header::FORWARDED, HeaderName::from_static("x-real-ip")];
+
 /// Which of those a head has. Most have few of them: one look at each name costs less than eight lookups in vain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hops(u32);
@@ -46,10 +50,19 @@ impl Hops {
         self.0 != 0 && Hops::place(name).is_some_and(|at| self.0 & (1 << at) != 0)
     }
 
+    /// The same, and what is claimed of the caller stays.
+    pub(crate) fn without_claims(self) -> Hops {
+        Hops(self.0 & ((1 << HOP_BY_HOP.len()) - 1))
+    }
+
     fn place(name: &HeaderName) -> Option<usize> {
         // The lengths of those names; few others have one of them.
         match name.as_str().len() {
             2 | 7 | 10 | 16..=19 => HOP_BY_HOP.iter().position(|hop| hop == name),
+            9 => {
+                let place = CLAIMS.iter().position(|claim| claim == name);
+                place.map(|at| HOP_BY_HOP.len() + at)
+            }
             _ => None,
         }
     }
@@ -57,7 +70,7 @@ impl Hops {
 
 /// Removes what is about one connection only.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    strip(headers, Hops::of(headers));
+    strip(headers, Hops::of(headers).without_claims());
 }
 
 fn strip(headers: &mut HeaderMap, hops: Hops) {
@@ -67,7 +80,7 @@ fn strip(headers: &mut HeaderMap, hops: Hops) {
     for named in named_by_connection(headers, hops) {
         headers.remove(named);
     }
-    for (at, name) in HOP_BY_HOP.iter().enumerate() {
+    for (at, name) in HOP_BY_HOP.iter().chain(&CLAIMS).enumerate() {
         if hops.0 & (1 << at) != 0 {
             headers.remove(name);
         }
@@ -294,10 +307,12 @@ mod tests {
             ("transfer-encoding", "chunked"),
             ("upgrade", "foo"),
             ("accept-encoding", "gzip"),
+            ("forwarded", "for=b"),
         ]);
         strip_hop_by_hop(&mut headers);
         let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
-        assert_eq!(left, ["accept-encoding", "content-length", "host", "trailer", "x-third"]);
+        let kept = ["accept-encoding", "content-length", "forwarded", "host", "trailer", "x-third"];
+        assert_eq!(left, kept);
     }
 }

@@ -6,15 +6,15 @@ mod error;
 mod h1;
 mod h2;
 mod head;
+mod link;
 mod outbound;
 mod pool;
 mod upgrade;
+mod upload;
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 
 use http::{Request, Response};
 use tollgate_wire::HeadLines;
@@ -29,8 +29,9 @@ use crate::presence::Presence;
 use crate::request_body::RequestBody;
 use crate::ticker::Ticker;
 use crate::upstream::Upstream;
+use link::{Link, Way};
 use outbound::Outbound;
-use pool::{Local, Pool};
+use pool::Local;
 
 /// Forwards the requests of one worker, over connections of its own.
 #[derive(Debug)]
@@ -74,14 +75,13 @@ impl Forwarder {
         let local = self.local(upstream);
         let mut outbound = Outbound::new(request, told, connection);
         let needs_http2 = head::is_grpc(outbound.request);
-        let pool = self.pick(&local, upstream).await?;
+        let picked = self.pick(&local, upstream).await?;
         if let Some(protocol) = outbound.wanted_upgrade() {
-            let wanted = (outbound.take(), protocol);
             // Boxed, as it is rare and large.
-            let exchange = upgrade::exchange((upstream, &pool), wanted, &self.presence);
-            return Box::pin(exchange).await;
+            let wanted = (&mut outbound, protocol);
+            return Box::pin(self.upgrade((&local, upstream), picked, wanted)).await;
         }
-        let way = Way { upstream, pool: &pool, needs_http2, is_second: false };
+        let way = Way { upstream, picked: &picked, needs_http2, is_second: false };
         let failed = match self.attempt(way, &mut outbound).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
@@ -89,9 +89,18 @@ impl Forwarder {
         if !failed.may_repeat {
             return Err(failed.error);
         }
-        let pool = self.pick(&local, upstream).await?;
-        let way = Way { upstream, pool: &pool, needs_http2, is_second: true };
-        self.attempt(way, &mut outbound).await.map_err(|failed| failed.error)
+        // What was sent stays sent, whatever keeps the second attempt from that.
+        let was_sent = !failed.error.was_never_sent();
+        let again = async {
+            let next = self.pick(&local, upstream).await?;
+            if !next.may_follow(&picked, &failed.error) {
+                return Err(failed.error);
+            }
+            let way = Way { upstream, picked: &next, needs_http2, is_second: true };
+            self.attempt(way, &mut outbound).await.map_err(|failed| failed.error)
+        };
+        // Boxed, because it is rare.
+        Box::pin(again).await.map_err(|error| if was_sent { error.but_sent() } else { error })
     }
 
     async fn attempt(
@@ -100,98 +109,21 @@ impl Forwarder {
         outbound: &mut Outbound<'_>,
     ) -> Result<Response<Body>, Failed> {
         let timeout = way.upstream.response_timeout;
-        match self.link(&way).await {
+        let pool = &way.picked.pool;
+        let answered = match self.link(&way).await {
             Ok(Link::Own(busy)) => busy.exchange(outbound, timeout).await,
             Ok(Link::Shared(shared)) => {
-                shared.exchange(outbound, (way.pool, &self.ticker, timeout)).await
+                shared.exchange(outbound, (pool, &self.ticker, timeout)).await
             }
-            Err(error) => Err(Failed { error, may_repeat: true }),
-        }
-    }
-
-    /// A connection for one request: one that is there, or a new one.
-    async fn link(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
-        let may_reuse = !way.needs_http2 && !way.is_second;
-        while may_reuse && let Some(mut idle) = way.pool.take() {
-            // Those that were closed meanwhile cost nobody a request.
-            if poll_fn(|cx| Poll::Ready(idle.poll_open(cx))).await {
-                return Ok(Link::Own(h1::Busy::new(idle, way.pool, true)));
-            }
-        }
-        if let Some(shared) = h2::Shared::of(way.pool) {
-            return Ok(Link::Shared(shared));
-        }
-        // Boxed, because it is rare, and every request would keep room for it.
-        Box::pin(self.open(way)).await
-    }
-
-    async fn open(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
-        let target = &way.pool.target;
-        let may_share = target.origin.is_https() && !way.pool.is_http1.get();
-        let opened = if way.needs_http2 || may_share {
-            // Whoever comes while somebody connects shares that connection.
-            let _turn = way.pool.opening.lock().await;
-            match h2::Shared::of(way.pool) {
-                Some(shared) => return Ok(Link::Shared(shared)),
-                None => self.connect(way).await,
-            }
-        } else {
-            self.connect(way).await
+            // The address' health has been told.
+            Err(error) => return Err(Failed { error, may_repeat: true, is_targets_fault: false }),
         };
-        if opened.is_err() {
-            way.upstream.resolved().doubt(self.ticker.now());
-            tracing::debug!(address = %target.address, "an upstream cannot be connected to");
+        match &answered {
+            Ok(_) => pool.target.succeeded(),
+            Err(failed) if failed.is_targets_fault => pool.target.failed(self.ticker.now()),
+            Err(_) => (),
         }
-        opened
-    }
-
-    async fn connect(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
-        let target = &way.pool.target;
-        let stream = connect::connect(target, way.upstream.connect_timeout, false).await?;
-        // Without TLS nobody says what the upstream speaks: HTTP/1.1, unless the request cannot do with that.
-        let is_http2 = if target.origin.is_https() {
-            let is_http2 = crate::tls::is_h2(stream.alpn());
-            way.pool.is_http1.set(!is_http2);
-            is_http2
-        } else {
-            way.needs_http2
-        };
-        if is_http2 {
-            let shared = h2::Shared::new(stream).await?;
-            way.pool.shared.borrow_mut().push(shared.clone());
-            Ok(Link::Shared(shared))
-        } else {
-            let idle = h1::Idle::new(stream, &self.ticker);
-            Ok(Link::Own(h1::Busy::new(idle, way.pool, false)))
-        }
-    }
-
-    /// The address whose turn it is. Names are asked for at once where they never were, and else aside.
-    async fn pick(
-        &self,
-        local: &Rc<Local>,
-        upstream: &Arc<Upstream>,
-    ) -> Result<Rc<Pool>, ForwardError> {
-        let now = self.ticker.now();
-        let picked = local.pick(upstream, now);
-        if !upstream.resolved().is_due(now) {
-            return picked.ok_or_else(|| ForwardError::unsent(ForwardCause::Resolve));
-        }
-        if let Some(pool) = picked {
-            let upstream = Arc::clone(upstream);
-            tokio::task::spawn_local(async move {
-                let _ = upstream.resolved().ask(upstream.origins()).await;
-            });
-            return Ok(pool);
-        }
-        let asked = upstream.resolved().ask(upstream.origins()).await;
-        local.pick(upstream, now).ok_or_else(|| {
-            let error = ForwardError::unsent(ForwardCause::Resolve);
-            match asked {
-                Ok(()) => error,
-                Err(source) => error.with(source),
-            }
-        })
+        answered
     }
 
     fn local(&self, upstream: &Arc<Upstream>) -> Rc<Local> {
@@ -217,23 +149,25 @@ impl Forwarder {
     }
 }
 
-/// Where an attempt goes.
-struct Way<'f> {
-    upstream: &'f Arc<Upstream>,
-    pool: &'f Rc<Pool>,
-    needs_http2: bool,
-    is_second: bool,
-}
-
-/// A connection for one request.
-enum Link {
-    Own(h1::Busy),
-    Shared(h2::Shared),
-}
-
-/// An attempt that failed, and whether the request may be sent again.
+/// An attempt that failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
     error: ForwardError,
+    /// The request may be sent again.
     may_repeat: bool,
+    /// The address is not to be trusted with the next one.
+    is_targets_fault: bool,
+}
+
+impl Failed {
+    /// A request was, or was to be, sent over a connection. `is_unproven` if nothing ever came over that: one that was
+    /// used before may be closed at any time, by an address that is well.
+    fn new(error: ForwardError, may_repeat: bool, is_unproven: bool) -> Failed {
+        let is_targets_fault = match error.cause() {
+            ForwardCause::ResponseTimeout => true,
+            ForwardCause::Closed => is_unproven,
+            _ => false,
+        };
+        Failed { error, may_repeat, is_targets_fault }
+    }
 }

@@ -24,7 +24,10 @@ impl<'r> Outbound<'r> {
         mut told: HeadLines,
         connection: &Connection,
     ) -> Outbound<'r> {
-        let hops = Hops::of(request.headers());
+        let mut hops = Hops::of(request.headers());
+        if connection.is_from_proxy() {
+            hops = hops.without_claims();
+        }
         head::forwarded(request, &mut told, connection);
         Outbound { request, told, hops }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::error::ForwardCause;
 use super::h1::Idle;
 use super::h2::Shared;
 use crate::upstream::{Target, Upstream};
@@ -51,7 +52,9 @@ impl Local {
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(1));
         let in_turn = (0..pools.len()).map(|n| &pools[turn.wrapping_add(n) % pools.len()]);
-        in_turn.min_by_key(|pool| pool.target.out_for(now)).cloned()
+        let picked = in_turn.min_by_key(|pool| pool.target.out_for(now))?;
+        picked.target.picked(now);
+        Some(Rc::clone(picked))
     }
 
     /// Takes over new addresses; those that stay keep their connections.
@@ -86,6 +89,8 @@ pub(crate) struct Pool {
     pub(crate) shared: RefCell<Vec<Shared>>,
     /// Held by whoever opens a connection that others may come to share.
     pub(crate) opening: tokio::sync::Mutex<()>,
+    /// Why the last such connection was not made, if it was not.
+    pub(crate) failed: Cell<Option<ForwardCause>>,
     /// Over TLS the server chose HTTP/1.1: connections are not shared.
     pub(crate) is_http1: Cell<bool>,
 }
@@ -101,6 +106,7 @@ impl Pool {
             idle: RefCell::default(),
             shared: RefCell::default(),
             opening: tokio::sync::Mutex::default(),
+            failed: Cell::new(None),
             is_http1: Cell::new(false),
         })
     }

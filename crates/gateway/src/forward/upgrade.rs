@@ -1,5 +1,8 @@
 //! Requests that ask to switch protocols: WebSocket and others.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode};
 use hyper::client::conn::http1;
@@ -9,10 +12,11 @@ use tokio::io::copy_bidirectional;
 use tokio::sync::oneshot;
 
 use super::answered::Answered;
-use super::connect::connect;
 use super::error::{ForwardCause, ForwardError};
-use super::head;
-use super::pool::Pool;
+use super::link::Picked;
+use super::outbound::Outbound;
+use super::pool::{Local, Pool};
+use super::{Forwarder, head};
 use crate::body::Body;
 use crate::presence::Presence;
 use crate::request_body::RequestBody;
@@ -20,15 +24,42 @@ use crate::stream::Stream;
 use crate::upgrade::Switch;
 use crate::upstream::Upstream;
 
-/// Sends the request over a connection of its own. If the upstream answers 101, and only then, both connections are
-/// joined and belong to a task from then on.
-pub(crate) async fn exchange(
-    (upstream, pool): (&Upstream, &Pool),
+impl Forwarder {
+    /// Sends a request that asks to switch over a connection of its own, to the next address if there is none to the
+    /// first: not a byte was written then.
+    pub(crate) async fn upgrade(
+        &self,
+        (local, upstream): (&Rc<Local>, &Arc<Upstream>),
+        mut picked: Picked,
+        (outbound, protocol): (&mut Outbound<'_>, HeaderValue),
+    ) -> Result<Response<Body>, ForwardError> {
+        let first = self.dial((upstream, &picked.pool), picked.until(upstream), true).await;
+        let stream = match first {
+            Ok(stream) => stream,
+            Err(error) => {
+                let next = self.pick(local, upstream).await?;
+                if !next.may_follow(&picked, &error) {
+                    return Err(error);
+                }
+                picked = next;
+                self.dial((upstream, &picked.pool), picked.until(upstream), true).await?
+            }
+        };
+        let wanted = (outbound.take(), protocol);
+        exchange((upstream, &picked.pool, stream), wanted, &self.presence).await
+    }
+}
+
+/// If the upstream answers 101, and only then, both connections are joined and belong to a task from then on.
+async fn exchange(
+    (upstream, pool, stream): (&Upstream, &Pool, Stream),
     (mut request, protocol): (Request<RequestBody>, HeaderValue),
     presence: &Presence,
 ) -> Result<Response<Body>, ForwardError> {
     let caller = Switch::accept(&mut request);
-    let stream = connect(&pool.target, upstream.connect_timeout, true).await?;
+    if let Err(error) = stream.keep_alive() {
+        tracing::debug!(%error, "an upstream that vanishes may not be noticed");
+    }
     let (mut sender, driver) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| ForwardError::unsent(ForwardCause::Connect).with(error))?;
@@ -42,10 +73,17 @@ pub(crate) async fn exchange(
     request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
     request.headers_mut().insert(UPGRADE, protocol);
     let sent = sender.send_request(request);
-    let mut response = tokio::time::timeout(upstream.response_timeout, sent)
-        .await
-        .map_err(|_| ForwardError::sent(ForwardCause::ResponseTimeout))?
-        .map_err(|error| ForwardError::of_exchange(error, false))?;
+    let answered = match tokio::time::timeout(upstream.response_timeout, sent).await {
+        Ok(answered) => answered.map_err(|error| ForwardError::of_exchange(error, false)),
+        Err(_) => Err(ForwardError::sent(ForwardCause::ResponseTimeout)),
+    };
+    let mut response = answered.inspect_err(|error| {
+        // Of a connection that is new, that it was closed says something too.
+        if matches!(error.cause(), ForwardCause::ResponseTimeout | ForwardCause::Closed) {
+            pool.target.failed(tokio::time::Instant::now());
+        }
+    })?;
+    pool.target.succeeded();
 
     let protocol = response.headers().get(UPGRADE).cloned();
     let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -72,6 +110,9 @@ fn join(caller: oneshot::Receiver<Stream>, server: OnUpgrade, presence: &Presenc
     tokio::task::spawn_local(async move {
         let joined = async {
             let Ok(mut caller) = caller.await else { return Ok(Ok((0, 0))) };
+            if let Err(error) = caller.keep_alive() {
+                tracing::debug!(%error, "a caller that vanishes may not be noticed");
+            }
             let mut server = TokioIo::new(server.await?);
             let copied = copy_bidirectional(&mut caller, &mut server).await;
             Ok::<_, hyper::Error>(copied)

@@ -102,12 +102,14 @@ impl Plane {
     pub fn prepare(policy: Policy, before: Option<&Plane>) -> Result<ReadyPlane, PlaneError> {
         let settings = policy.settings();
         let upstreams = settings.upstreams.iter().map(|(name, shape)| {
-            let same = |other: &&InUse| other.shape == *shape;
+            let source: Box<str> = format!("upstream:{name}").into();
+            // By name too: two of one shape have each its own backlog.
+            let same = |other: &&InUse| other.source == source && other.shape == *shape;
             if let Some(kept) = before.and_then(|before| before.upstreams.iter().find(same)) {
-                return Ok(InUse { source: format!("upstream:{name}").into(), ..kept.clone() });
+                return Ok(kept.clone());
             }
             let upstream = Upstream::new(shape, Trust::system).map_err(PlaneError::Tls)?;
-            Ok(InUse { upstream, shape: shape.clone(), source: format!("upstream:{name}").into() })
+            Ok(InUse { upstream, shape: shape.clone(), source })
         });
         let upstreams = upstreams.collect::<Result<_, _>>()?;
         let auth = &settings.auth;
@@ -163,5 +165,40 @@ impl Plane {
 
     pub(crate) fn endpoint(&self, route: &RouteInForce) -> Endpoint {
         self.endpoints[route.number()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plane with these upstreams, all of one shape.
+    fn plane(names: &[&str], before: Option<&Plane>) -> Plane {
+        let upstreams = names.iter().map(|name| format!("{name}: {{ url: 'http://127.0.0.1:1' }}"));
+        let upstreams = upstreams.collect::<Vec<_>>().join(", ");
+        let file = format!(
+            "upstreams: {{ {upstreams} }}\nroutes: [ {{ path: /*, upstream: {} }} ]\n",
+            names[0]
+        );
+        let policy = Policy::of("test", file.as_bytes()).unwrap();
+        let ready = Plane::prepare(policy, before).unwrap();
+        ready.bind(&Gate::new(100), &Metrics::default())
+    }
+
+    fn upstream<'p>(plane: &'p Plane, name: &str) -> &'p Arc<Upstream> {
+        let source = format!("upstream:{name}");
+        &plane.upstreams.iter().find(|in_use| *in_use.source == *source).unwrap().upstream
+    }
+
+    #[test]
+    fn upstreams_of_one_shape_stay_two_and_keep_what_is_theirs() {
+        let first = plane(&["a", "b"], None);
+        let second = plane(&["b", "c", "a"], Some(&first));
+        for name in ["a", "b"] {
+            assert!(Arc::ptr_eq(upstream(&first, name), upstream(&second, name)), "{name}");
+        }
+        for old in ["a", "b"] {
+            assert!(!Arc::ptr_eq(upstream(&first, old), upstream(&second, "c")), "{old}");
+        }
     }
 }

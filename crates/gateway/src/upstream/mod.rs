@@ -14,6 +14,7 @@ use tollgate_policy::HttpUrl;
 use tollgate_policy::shapes;
 
 use crate::tls::{TlsError, Trust, http1_only};
+pub(crate) use resolve::Asking;
 use resolve::Resolved;
 pub(crate) use target::Target;
 
@@ -53,6 +54,13 @@ impl Upstream {
 
     pub(crate) fn resolved(&self) -> &Resolved {
         &self.resolved
+    }
+
+    /// Asks for its names aside, unless somebody does.
+    pub(crate) fn resolve(self: &Arc<Upstream>) {
+        if let Some(asking) = Asking::begin(self) {
+            tokio::task::spawn_local(asking.ask());
+        }
     }
 
     pub(crate) fn origins(&self) -> &[Arc<Origin>] {

@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::net::lookup_host;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Origin, Target};
+use super::{Origin, Target, Upstream};
+
+/// Why names were not resolved, if they were not.
+type Outcome = Option<Arc<std::io::Error>>;
 
 /// The addresses of an upstream, as last resolved.
 #[derive(Debug)]
@@ -19,6 +23,8 @@ pub(crate) struct Resolved {
     is_fixed: bool,
     /// Somebody is asking at this moment.
     is_asking: AtomicBool,
+    /// What came of it each time: whoever has no address yet waits for the next.
+    outcomes: watch::Sender<Outcome>,
     /// When to ask again, in milliseconds since `born`.
     ask_at: AtomicU64,
     born: Instant,
@@ -38,6 +44,7 @@ impl Resolved {
             targets: ArcSwap::from_pointee(if is_fixed { fixed } else { Vec::new() }),
             is_fixed,
             is_asking: AtomicBool::new(false),
+            outcomes: watch::Sender::default(),
             ask_at: AtomicU64::new(0),
             born: Instant::now(),
         }
@@ -60,19 +67,13 @@ impl Resolved {
         }
     }
 
-    /// Asks for all names. Addresses that stay keep their health. A name that cannot be resolved keeps the addresses
-    /// it had. Only one asks at a time; where there are no addresses yet, everybody does.
-    pub(crate) async fn ask(&self, origins: &[Arc<Origin>]) -> std::io::Result<()> {
-        if self.is_asking.swap(true, Relaxed) && !self.targets().is_empty() {
-            return Ok(());
-        }
-        let asked = self.ask_all(origins).await;
-        let next = if asked.is_ok() { ASK_EVERY } else { ASK_SOON };
-        self.ask_at.store(self.since_born(Instant::now() + next), Relaxed);
-        self.is_asking.store(false, Relaxed);
-        asked
+    /// What comes of asking from now on.
+    pub(crate) fn outcomes(&self) -> watch::Receiver<Outcome> {
+        self.outcomes.subscribe()
     }
 
+    /// Asks for all names. Addresses that stay keep their health. A name that cannot be resolved keeps the addresses
+    /// it had.
     async fn ask_all(&self, origins: &[Arc<Origin>]) -> std::io::Result<()> {
         let before = self.targets.load_full();
         let mut after: Vec<Arc<Target>> = Vec::new();
@@ -102,6 +103,39 @@ impl Resolved {
     fn since_born(&self, now: Instant) -> u64 {
         let since = now.saturating_duration_since(self.born);
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Somebody asks for an upstream's names. A lookup blocks a thread for as long as the system's resolver likes, so
+/// there is one at a time, which nobody breaks off; whoever waits for it does so for as long as it likes itself.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    upstream: Arc<Upstream>,
+    outcome: Outcome,
+}
+
+impl Asking {
+    /// `None` if somebody asks already.
+    pub(crate) fn begin(upstream: &Arc<Upstream>) -> Option<Asking> {
+        let is_asking = upstream.resolved.is_asking.swap(true, Relaxed);
+        (!is_asking).then(|| Asking { upstream: Arc::clone(upstream), outcome: None })
+    }
+
+    pub(crate) async fn ask(mut self) {
+        let resolved = self.upstream.resolved();
+        let asked = resolved.ask_all(self.upstream.origins()).await;
+        let next = if asked.is_ok() { ASK_EVERY } else { ASK_SOON };
+        resolved.ask_at.store(resolved.since_born(Instant::now() + next), Relaxed);
+        self.outcome = asked.err().map(Arc::new);
+    }
+}
+
+impl Drop for Asking {
+    /// Also where the worker that asked has ended: another may.
+    fn drop(&mut self) {
+        let resolved = &self.upstream.resolved;
+        resolved.is_asking.store(false, Relaxed);
+        resolved.outcomes.send_replace(self.outcome.take());
     }
 }
 

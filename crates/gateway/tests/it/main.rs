@@ -4,14 +4,20 @@
 
 mod bounds;
 mod caller;
+mod claims;
+mod connecting;
 mod drain;
 mod floods;
 mod forwarding;
+mod health;
 mod http2;
 mod hygiene;
 mod retries;
 mod streaming;
 mod support;
+mod switching;
 mod tls;
+mod to_http2;
 mod upgrades;
+mod uploads;
 mod upstreams;

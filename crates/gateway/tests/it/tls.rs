@@ -8,16 +8,16 @@ use tollgate_gateway::{Certificates, TlsError, Trust, Upstream};
 use tollgate_policy::shapes::Tls;
 
 /// A folder with a certificate for `localhost` that is its own authority; gone when dropped.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("tollgate-tls-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Folder(path)
     }
 
-    fn write(&self, common_name: &str) -> Tls {
+    pub fn write(&self, common_name: &str) -> Tls {
         let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
         params.distinguished_name.push(rcgen::DnType::CommonName, common_name);
         let key = rcgen::KeyPair::generate().unwrap();
@@ -28,7 +28,7 @@ impl Folder {
         Tls { cert: path("cert.pem"), key: path("key.pem") }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }

@@ -117,12 +117,12 @@ impl Busy {
         outbound: &mut Outbound<'_>,
         timeout: Duration,
     ) -> Result<Response<Body>, Failed> {
-        self.idle.watch.arm(timeout);
         let mut is_begun = false;
         let begun = poll_fn(|cx| {
             if let Poll::Ready(begun) = self.poll_response(&mut is_begun, outbound, cx) {
                 return Poll::Ready(begun);
             }
+            self.time(timeout);
             let late = || Err(ForwardError::sent(ForwardCause::ResponseTimeout));
             self.idle.watch.poll(cx).map(|()| late())
         });
@@ -133,8 +133,19 @@ impl Busy {
             }
             Err(error) => {
                 let may_repeat = self.may_repeat(&error, outbound);
-                Err(Failed { error, may_repeat })
+                Err(Failed::new(error, may_repeat, !self.is_reused && !self.is_heard))
             }
+        }
+    }
+
+    /// The upstream's time runs from the last byte that it took, and not while the caller has to send the next: an
+    /// upload may take as long as it likes.
+    fn time(&mut self, timeout: Duration) {
+        let watch = &self.idle.watch;
+        if self.sending.waits_for_caller() {
+            watch.disarm();
+        } else if self.sending.take_progress() || !watch.is_armed() {
+            watch.arm(timeout);
         }
     }
 
@@ -246,7 +257,7 @@ impl Busy {
         self.is_kept = head.is_kept;
         let bad = |error| ForwardError::sent(ForwardCause::BadResponse).with(error);
         let extra = head.body.extra_in(&rest).map_err(bad);
-        let extra = extra.map_err(|error| Failed { error, may_repeat: false })?;
+        let extra = extra.map_err(|error| Failed::new(error, false, false))?;
         if let Some(extra) = extra {
             rest.truncate(rest.len() - extra);
         }

@@ -1,6 +1,6 @@
 //! The head of a request, written straight from what the caller sent.
 
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderName, TRAILER};
+use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, TRAILER};
 use http::uri::Uri;
 use http_body::Body as _;
 
@@ -26,13 +26,17 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound<'_>, origin: &Origin)
     }
     let is_named_host = has_host;
     let named = head::named_by_connection(headers, *hops);
-    let mut has_length = false;
+    let (mut has_length, mut has_cookie) = (false, false);
     for (name, value) in headers {
         let text = name.as_str();
         let is_left_out = match text.len() {
             4 if *name == HOST => {
                 has_host = true;
                 is_named_host
+            }
+            6 if *name == COOKIE => {
+                has_cookie = true;
+                true
             }
             // We have said 100 ourselves by the time the body is sent on.
             6 => *name == EXPECT,
@@ -45,6 +49,9 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound<'_>, origin: &Origin)
         if !is_left_out && !told.has(name) && (named.is_empty() || !named.contains(name)) {
             write_line(out, text, value.as_bytes());
         }
+    }
+    if has_cookie && !named.contains(&COOKIE) {
+        write_cookie(out, headers);
     }
     if !has_host {
         // Only HTTP/1.0 can do without.
@@ -65,6 +72,16 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound<'_>, origin: &Origin)
     }
     out.extend_from_slice(b"\r\n");
     framing
+}
+
+/// HTTP/2 may bring cookies in crumbs, of which anything else must see one line (RFC 9113, 8.2.3).
+fn write_cookie(out: &mut Vec<u8>, headers: &HeaderMap) {
+    let crumbs = headers.get_all(COOKIE).iter();
+    for (at, crumb) in crumbs.enumerate() {
+        out.extend_from_slice(if at == 0 { b"cookie: " } else { b"; " });
+        out.extend_from_slice(crumb.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 fn framing(outbound: &Outbound<'_>) -> Framing {

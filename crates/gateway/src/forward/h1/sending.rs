@@ -50,6 +50,8 @@ pub(crate) struct Sending {
     needs_flush: bool,
     /// A byte was written.
     is_begun: bool,
+    /// A byte was written since somebody last asked.
+    has_progress: bool,
     /// The caller's body has been read from.
     is_body_begun: bool,
     /// The upstream takes no more. It may have answered before.
@@ -67,6 +69,7 @@ impl Sending {
             announced: Vec::new(),
             needs_flush: false,
             is_begun: false,
+            has_progress: false,
             is_body_begun: false,
             broken: None,
         }
@@ -83,6 +86,19 @@ impl Sending {
     /// The error, where the upstream took not a byte.
     pub(crate) fn take_unsent(&mut self) -> Option<std::io::Error> {
         if self.is_begun { None } else { self.broken.take() }
+    }
+
+    /// Whether there is nothing to write before the caller sends more.
+    pub(crate) fn waits_for_caller(&self) -> bool {
+        self.framing != Framing::Done
+            && !self.needs_flush
+            && !self.has_bytes()
+            && self.broken.is_none()
+    }
+
+    /// Whether the upstream took something since this was last asked.
+    pub(crate) fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.has_progress)
     }
 
     pub(crate) fn is_body_begun(&self) -> bool {
@@ -255,6 +271,7 @@ impl Sending {
 
     fn wrote(&mut self, size: usize) {
         self.is_begun |= size > 0;
+        self.has_progress |= size > 0;
         self.needs_flush = true;
     }
 

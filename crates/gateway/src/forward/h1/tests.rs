@@ -196,7 +196,8 @@ fn extensions_and_trailers_have_bounds() {
 #[test]
 fn what_frames_or_identifies_does_not_trail() {
     let bytes = b"0\r\nx-sum: 1\r\nContent-Length: 5\r\nTransfer-Encoding: x\r\nhost: a\r\n\
-                  x-tollgate-tenant: b\r\nx-forwarded-for: c\r\nconnection: d\r\n\r\n";
+                  x-tollgate-tenant: b\r\nx-forwarded-for: c\r\nconnection: d\r\n\
+                  Forwarded: e\r\nX-Real-IP: f\r\n\r\n";
     let (_, trailers, _) = body(chunked(), bytes, &[]).unwrap().unwrap();
     let names: Vec<_> = trailers.keys().map(http::HeaderName::as_str).collect();
     assert_eq!(names, ["x-sum"]);
@@ -225,6 +226,18 @@ fn a_request_head_is_what_the_caller_sent_without_what_is_not_the_upstreams() {
             "/",
             &[("x", "1"), ("x", "2")],
             "GET / HTTP/1.1\r\nx: 1\r\nx: 2\r\nhost: u:7\r\n",
+        ),
+        (
+            "http://u",
+            "/",
+            &[("cookie", "a=1"), ("host", "h"), ("cookie", "b=2"), ("cookie", "c=3; d=4")],
+            "GET / HTTP/1.1\r\nhost: h\r\ncookie: a=1; b=2; c=3; d=4\r\n",
+        ),
+        (
+            "http://u",
+            "/",
+            &[("host", "h"), ("cookie", "a=1"), ("connection", "cookie")],
+            "GET / HTTP/1.1\r\nhost: h\r\n",
         ),
         (
             "http://u",

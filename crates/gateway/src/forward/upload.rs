@@ -1,0 +1,107 @@
+//! The body of a request to an HTTP/2 upstream, and the time that the upstream has.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::request_body::{RequestBody, RequestBodyError};
+use crate::ticker::{Ticker, Watch};
+
+/// How long an upstream may take to answer. Its time runs from the last piece of the body that it took, and not while
+/// the caller has to send the next: an upload may take as long as it likes.
+#[derive(Debug)]
+pub(crate) enum Patience {
+    /// There is no body: all has been sent.
+    Plain(Watch),
+    /// The body is with its connection's task, which tells how it fares.
+    Shared(Rc<Shared>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    watch: Watch,
+    /// Zero, which is none, once the upstream has answered.
+    timeout: Cell<Duration>,
+}
+
+impl Patience {
+    /// It begins now.
+    pub(crate) fn new(ticker: &Rc<Ticker>, timeout: Duration, body: &RequestBody) -> Patience {
+        let watch = ticker.watch();
+        watch.arm(timeout);
+        if body.is_end_stream() {
+            return Patience::Plain(watch);
+        }
+        Patience::Shared(Rc::new(Shared { watch, timeout: Cell::new(timeout) }))
+    }
+
+    /// Ready once it is over.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Patience::Plain(watch) => watch.poll(cx),
+            Patience::Shared(shared) => shared.watch.poll(cx),
+        }
+    }
+
+    /// The upstream need not hurry any more, although the body may still be on its way.
+    pub(crate) fn end(&self) {
+        if let Patience::Shared(shared) = self {
+            shared.timeout.set(Duration::ZERO);
+            shared.watch.disarm();
+        }
+    }
+}
+
+/// A request's body on its way.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    body: RequestBody,
+    patience: Option<Rc<Shared>>,
+}
+
+impl Upload {
+    pub(crate) fn new(body: RequestBody, patience: &Patience) -> Upload {
+        let patience = match patience {
+            Patience::Plain(_) => None,
+            Patience::Shared(shared) => Some(Rc::clone(shared)),
+        };
+        Upload { body, patience }
+    }
+
+    pub(crate) fn into_body(self) -> RequestBody {
+        self.body
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = RequestBodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        // Whoever polls has room for more: the upstream took what came before.
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Some(Shared { watch, timeout }) = self.patience.as_deref() {
+            match polled {
+                Poll::Ready(_) => watch.arm(timeout.get()),
+                Poll::Pending => watch.disarm(),
+            }
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

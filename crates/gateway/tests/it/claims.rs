@@ -1,0 +1,29 @@
+//! What is said of a caller beside `X-Forwarded-For`.
+
+use crate::support::{Raw, Served, TestGateway, curl, header};
+
+const REQUEST: &str = "GET / HTTP/1.1\r\nhost: a\r\nforwarded: for=6.6.6.6\r\nx-real-ip: 6.6.6.6\r\n\
+                       x-real-ip: 7.7.7.7\r\nx-real-ips: kept\r\n\r\n";
+
+#[test]
+fn a_strangers_claims_do_not_reach_the_upstream() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::new(&upstream.url());
+    let (_, seen) = Raw::connect(gateway.address).write(REQUEST).response();
+    assert_eq!((header(&seen, "forwarded"), header(&seen, "x-real-ip")), (None, None), "{seen}");
+    assert_eq!(header(&seen, "x-real-ips"), Some("kept"));
+    let claims = ["-H", "forwarded: for=6.6.6.6", "-H", "x-real-ip: 6.6.6.6"];
+    let seen = curl(&[&["--http2-prior-knowledge", &gateway.url("/")], &claims[..]].concat());
+    assert!(!seen.contains("6.6.6.6"), "{seen}");
+}
+
+#[test]
+fn a_trusted_proxys_claims_do() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    });
+    let (_, seen) = Raw::connect(gateway.address).write(REQUEST).response();
+    assert_eq!(header(&seen, "forwarded"), Some("for=6.6.6.6"));
+    assert_eq!(header(&seen, "x-real-ip"), Some("6.6.6.6"));
+}

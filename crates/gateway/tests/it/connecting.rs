@@ -1,0 +1,124 @@
+//! Upstreams that cannot be connected to, or not in time.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::support::{Exchange, Raw, Served, TestGateway, get, upstream};
+use tollgate_gateway::{Trust, Upstream};
+use tollgate_policy::shapes::Workers;
+
+/// A gateway with one worker that waits so many milliseconds for a connection.
+fn waits(urls: &[&str], connect_timeout_ms: u64) -> TestGateway {
+    let mut shape = upstream(urls);
+    shape.connect_timeout_ms = connect_timeout_ms;
+    let upstream = Upstream::new(&shape, Trust::system).unwrap();
+    TestGateway::of(upstream, |server| server.workers = Workers::Fixed(1), None)
+}
+
+fn failures(gateway: &TestGateway) -> Vec<(&'static str, bool)> {
+    let failures = gateway.failures.lock().unwrap();
+    failures.iter().map(|(why, unsent)| (why.as_str(), *unsent)).collect()
+}
+
+/// An address that nobody listens on.
+fn dead() -> String {
+    format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+}
+
+/// Accepts connections and says nothing, so that TLS never comes about; counts them.
+fn mute() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for tcp in listener.incoming().map_while(Result::ok) {
+            counted.fetch_add(1, Relaxed);
+            open.push(tcp);
+        }
+    });
+    (address, count)
+}
+
+#[test]
+fn an_address_that_does_not_take_connections_is_504() {
+    // Its queue is full, and further connections are ignored.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let mut queued = Vec::new();
+    let short = std::time::Duration::from_millis(300);
+    while let Ok(tcp) = TcpStream::connect_timeout(&address, short) {
+        queued.push(tcp);
+        assert!(queued.len() < 100, "the queue has no end");
+    }
+    let gateway = waits(&[&format!("http://{address}")], 300);
+    let (head, _) = get(gateway.address, "/");
+    assert!(head.starts_with("HTTP/1.1 504"), "{head}");
+    assert_eq!(failures(&gateway), [("connect_timeout", true)]);
+}
+
+#[test]
+fn all_who_wait_for_one_connection_are_told_when_it_is_not_made() {
+    let (address, count) = mute();
+    let gateway = waits(&[&format!("https://{address}")], 2000);
+    let mut callers: Vec<_> = (0..8).map(|_| Raw::connect(gateway.address)).collect();
+    for caller in &mut callers {
+        caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    }
+    for caller in &mut callers {
+        let (head, _) = caller.response();
+        assert!(head.starts_with("HTTP/1.1 504"), "{head}");
+    }
+    assert_eq!(failures(&gateway), [("connect_timeout", true); 8]);
+    // One, unless this machine was so slow that some came after it had failed; each by itself would be sixteen.
+    assert!(count.load(Relaxed) < 8, "{count:?} connections");
+}
+
+#[test]
+fn a_body_of_which_nothing_was_written_goes_to_the_next_address() {
+    let alive = Served::new(|exchange: &mut Exchange| {
+        let body = exchange.body();
+        exchange.ok(&String::from_utf8_lossy(&body));
+        true
+    });
+    let gateway = waits(&[&dead(), &alive.url()], 2000);
+    let request = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody";
+    let (head, body) = Raw::connect(gateway.address).write(request).response();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert_eq!(body, "body");
+    assert_eq!(failures(&gateway), []);
+}
+
+/// Its second error said that nothing was sent, and what the request had cost was given back.
+#[test]
+fn a_request_that_was_sent_once_stays_sent_when_nobody_takes_it_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (tcp, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(tcp);
+        for is_first in [true, false] {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                reader.read_line(&mut head).unwrap();
+            }
+            if is_first {
+                let answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            }
+        }
+        // It has read the second, and is gone: first for others, then for whoever waits.
+        drop(listener);
+    });
+    let gateway = waits(&[&format!("http://{address}")], 2000);
+    assert!(get(gateway.address, "/").0.starts_with("HTTP/1.1 200"));
+    assert!(get(gateway.address, "/").0.starts_with("HTTP/1.1 502"));
+    assert_eq!(failures(&gateway), [("connect", false)]);
+}
