@@ -125,6 +125,14 @@ impl Streamed {
     }
 }
 
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        if let Source::Http1(wire) = &self.source {
+            wire.leave_body();
+        }
+    }
+}
+
 impl Body for RequestBody {
     type Data = Bytes;
     type Error = RequestBodyError;

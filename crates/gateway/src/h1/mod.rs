@@ -13,6 +13,7 @@ pub(crate) mod chunked;
 pub(crate) mod decoder;
 pub(crate) mod fields;
 mod head;
+mod io;
 mod respond;
 mod wire;
 

@@ -14,7 +14,8 @@ use hyper::ext::ReasonPhrase;
 
 use super::chunked::{write_end, write_size};
 use super::fields::{has_word, write_line};
-use super::wire::{Io, Wire};
+use super::io::Io;
+use super::wire::Wire;
 use crate::body::Body;
 use crate::ticker::Watch;
 use crate::worker::Worker;

@@ -7,6 +7,7 @@ mod caller;
 mod drain;
 mod floods;
 mod forwarding;
+mod hang_up;
 mod http2;
 mod hygiene;
 mod retries;
