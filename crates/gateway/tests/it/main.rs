@@ -10,6 +10,7 @@ mod forwarding;
 mod hang_up;
 mod http2;
 mod hygiene;
+mod law;
 mod retries;
 mod streaming;
 mod support;
