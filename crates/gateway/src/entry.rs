@@ -31,8 +31,13 @@ impl<H: Handler> Entry<H> {
     /// What a request over HTTP/2 is answered with.
     pub(crate) async fn answer_http2(&self, request: Request<Incoming>) -> Answer {
         let in_flight = self.connection.begin();
-        let mut request = request.map(|incoming| RequestBody::http2(incoming, &self.worker));
+        let (parts, incoming) = request.into_parts();
+        let (body, patience) = RequestBody::http2(incoming, &parts.headers, &self.worker);
+        let mut request = Request::from_parts(parts, body);
         let (mut response, _) = self.answer(&mut request).await;
+        if let Some(patience) = patience {
+            patience.answered();
+        }
         let lines = response.body_mut().take_lines();
         lines.put(response.headers_mut());
         response.body_mut().keep(in_flight);

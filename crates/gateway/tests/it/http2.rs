@@ -18,6 +18,15 @@ use tokio::time::Instant;
 use crate::support::{Served, TestGateway, curl, eventually, header};
 
 pub async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
+    connect_with(address).await
+}
+
+/// The same for bodies of another kind.
+pub async fn connect_with<B>(address: SocketAddr) -> SendRequest<B>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (sender, driver) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
@@ -26,7 +35,7 @@ pub async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
 }
 
 /// An upstream that speaks nothing but HTTP/2: answers with the call's body and a trailer.
-async fn grpc_upstream(connections: Arc<AtomicUsize>) -> SocketAddr {
+pub async fn grpc_upstream(connections: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

@@ -9,6 +9,7 @@ mod floods;
 mod forwarding;
 mod hang_up;
 mod http2;
+mod http2_bodies;
 mod hygiene;
 mod law;
 mod retries;
