@@ -187,7 +187,16 @@ impl<K: Keys, R: Recorder> Law<K, R> {
 
         let degraded = passage.degraded();
         let upstream = match degraded {
-            Some((_, Some(number))) => plane.upstream(number),
+            Some((_, Some(number))) => {
+                // Another than the one that was asked for, so it has not been looked at yet.
+                if let Err(wait) = plane.upstream(number).backpressure().check() {
+                    gate.give_back(&mut passage);
+                    record.forgive();
+                    self.metrics.overloaded();
+                    return answer.overloaded(plane.upstream_source(number), wait);
+                }
+                plane.upstream(number)
+            }
             _ => upstream,
         };
         let mut told = identity::tell(request, plane, (&caller, held.get()), record);

@@ -1,6 +1,8 @@
 //! The law, as callers and upstreams see it.
 
-use crate::support::{Raw, Served, TestLaw};
+use tollgate_gateway::law::Outcome;
+
+use crate::support::{Exchange, Raw, Served, TestLaw, eventually};
 
 const KEY: &str = "tg_live_ExampleKeyDoNotUseItReal0fYmW4";
 
@@ -55,4 +57,41 @@ fn no_key_of_ours_goes_on_wherever_it_stands_beside_others() {
     // Two keys of ours in the same place are none.
     let (head, _) = get(&gateway, "/x", &format!("{bearer}{bearer}"));
     assert!(head.starts_with("HTTP/1.1 401"), "{head}");
+}
+
+/// Where degraded requests go they may be too many, too.
+#[test]
+fn an_upstream_that_is_degraded_to_has_its_own_backpressure() {
+    let upstream = Served::echo();
+    let spare = Served::new(|exchange: &mut Exchange| {
+        // It answers nobody.
+        let _ = std::io::Read::read(&mut exchange.reader, &mut [0]);
+        false
+    });
+    let gateway = TestLaw::new(&format!(
+        "
+auth: {{ mode: none }}
+upstreams:
+  api: {{ url: \"{}\" }}
+  spare: {{ url: \"{}\", backpressure: {{ threshold: 1 }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+defaults:
+  client: {{ sustained: {{ rate: 1, window: day }}, scope: user, strategy: degrade, degrade: {{ upstream: spare }} }}
+  tenant: {{ sustained: {{ rate: 100, window: day }}, scope: global }}
+",
+        upstream.url(),
+        spare.url()
+    ));
+    let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    assert!(get(&gateway, "/", "").0.starts_with("HTTP/1.1 200"));
+    let mut pending: Vec<Raw> = (0..2).map(|_| Raw::connect(gateway.address)).collect();
+    for caller in &mut pending {
+        caller.write(request);
+    }
+    eventually("both are pending", || spare.heads().len() == 2);
+    let (head, body) = get(&gateway, "/", "");
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert!(body.contains("upstream:spare") && body.contains("temporary-reduced"), "{body}");
+    assert_eq!(gateway.records().last().unwrap().outcome, Outcome::GivenBack);
+    assert_eq!(spare.heads().len(), 2);
 }
