@@ -22,6 +22,7 @@ use crate::handler::Handler;
 use crate::presence::Present;
 use crate::stream::{Peer, Stream};
 use crate::ticker::Watch;
+use crate::watched::{Watched, WatchedBodies};
 use crate::worker::{Phase, Worker};
 
 /// What is known about the connection a request came over.
@@ -65,14 +66,20 @@ impl Connection {
 
 /// How much is going on.
 #[derive(Debug)]
-struct Activity {
+pub(crate) struct Activity {
     in_flight: Cell<usize>,
     /// Requests so far: one may begin and end between two looks, and the connection was not idle.
     begun: Cell<usize>,
     peer: Peer,
+    bodies: WatchedBodies,
 }
 
 impl Activity {
+    /// A response has a body that may not be taken.
+    pub(crate) fn watch(&self, body: &Rc<Watched>) {
+        self.bodies.add(body);
+    }
+
     fn doing(&self) -> Doing {
         match self.in_flight.get() {
             _ if self.peer.is_deaf() => Doing::Talking,
@@ -94,6 +101,12 @@ enum Doing {
 /// A request in flight: from its head to the last byte of its response.
 #[derive(Debug)]
 pub(crate) struct InFlight(Rc<Activity>);
+
+impl InFlight {
+    pub(crate) fn activity(&self) -> Rc<Activity> {
+        Rc::clone(&self.0)
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -126,7 +139,8 @@ pub(crate) async fn serve<H: Handler>(
         let entry = Rc::clone(&entry);
         async move { entry.answer_http2(request).await }
     });
-    let bounds = Bounds { watch, worker: &worker, activity };
+    let looks = worker.ticker().watch();
+    let bounds = Bounds { watch, looks, worker: &worker, activity };
     let served = Box::pin(worker.http2().serve_connection(TokioIo::new(stream), service));
     if let Err(error) = bounds.serve(served, http2::Connection::graceful_shutdown).await {
         tracing::debug!(%peer, %error, "a connection ended early");
@@ -145,6 +159,7 @@ fn connection(peer: SocketAddr, worker: &Worker, stream: &Stream) -> Connection 
             in_flight: Cell::default(),
             begun: Cell::default(),
             peer: stream.peer(),
+            bodies: WatchedBodies::default(),
         }),
     }
 }
@@ -173,6 +188,8 @@ pub(crate) async fn before<T>(watch: &Watch, work: impl Future<Output = T>) -> O
 /// When a connection ends although its peer keeps it open.
 struct Bounds<'w> {
     watch: Watch,
+    /// When to look for responses that are not taken: again and again, whatever else happens on the connection.
+    looks: Watch,
     worker: &'w Worker,
     activity: Rc<Activity>,
 }
@@ -184,6 +201,7 @@ impl Bounds<'_> {
     {
         let mut is_closing = false;
         let (mut doing, mut begun) = (Doing::Talking, self.activity.begun.get());
+        self.looks.arm(self.worker.limits().idle_timeout);
         std::future::poll_fn(|cx| {
             loop {
                 if !is_closing && self.worker.phase() >= Phase::Closing {
@@ -193,6 +211,7 @@ impl Bounds<'_> {
                 if let Poll::Ready(ended) = served.as_mut().poll(cx) {
                     return Poll::Ready(ended);
                 }
+                self.look(cx);
                 let now = (self.activity.doing(), self.activity.begun.get());
                 if now != (doing, begun) {
                     (doing, begun) = now;
@@ -212,6 +231,16 @@ impl Bounds<'_> {
             }
         })
         .await
+    }
+
+    /// Gives up responses of which nothing was taken since the last look. The connection goes on without them.
+    fn look(&self, cx: &mut std::task::Context<'_>) {
+        while self.looks.poll(cx).is_ready() {
+            for _ in 0..self.activity.bodies.look() {
+                self.worker.count(|counts| &counts.timeouts);
+            }
+            self.looks.arm(self.worker.limits().idle_timeout);
+        }
     }
 
     fn arm(&self, doing: Doing) {

@@ -40,8 +40,7 @@ impl<H: Handler> Entry<H> {
         }
         let lines = response.body_mut().take_lines();
         lines.put(response.headers_mut());
-        response.body_mut().keep(in_flight);
-        Ok(response)
+        Ok(response.map(|body| body.watched(in_flight)))
     }
 
     /// What a request is answered with, and whether it is the last on its connection: said while it is still answered, that

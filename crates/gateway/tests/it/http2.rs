@@ -195,3 +195,50 @@ async fn a_connection_whose_requests_are_answered_at_once_is_not_idle() {
     }
     panic!("this machine is too busy to tell");
 }
+
+/// A caller that answers pings and opens no window is not deaf, and takes nothing. It keeps no upstream for that, and its
+/// other requests are served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_response_that_is_not_taken_is_given_up_and_its_connection_is_not() {
+    let (told, mut ended) = tokio::sync::mpsc::unbounded_channel();
+    let upstream = Served::new(move |exchange: &mut crate::support::Exchange| {
+        if exchange.head.starts_with("GET /small") {
+            exchange.ok("small");
+            return true;
+        }
+        exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n");
+        let piece = vec![b'x'; 1_000_000];
+        let stream = exchange.reader.get_mut();
+        while std::io::Write::write_all(stream, &piece).is_ok() {}
+        told.send(()).unwrap();
+        false
+    });
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.idle_timeout_ms = 500;
+        server.caps.header_timeout_ms = 500;
+    });
+    let io = TokioIo::new(TcpStream::connect(gateway.address).await.unwrap());
+    let (mut sender, driver) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(1000)
+        .handshake(io)
+        .await
+        .unwrap();
+    tokio::spawn(driver);
+    let get = |path: &str| Request::get(path).body(Full::<Bytes>::default()).unwrap();
+    let unread = sender.send_request(get("http://a/large")).await.unwrap();
+    let given_up = async { ended.recv().await.unwrap() };
+    let mut given_up = std::pin::pin!(tokio::time::timeout(Duration::from_secs(30), given_up));
+    // Whatever else it asks for meanwhile does not put that off.
+    loop {
+        let small = sender.send_request(get("http://a/small")).await.unwrap();
+        assert_eq!(small.into_body().collect().await.unwrap().to_bytes(), "small");
+        tokio::select! {
+            ended = &mut given_up => break ended.expect("it is kept for ever"),
+            () = tokio::time::sleep(Duration::from_millis(50)) => (),
+        }
+    }
+    let small = sender.send_request(get("http://a/small")).await.unwrap();
+    assert_eq!(small.into_body().collect().await.unwrap().to_bytes(), "small");
+    assert!(unread.into_body().collect().await.is_err(), "it looks complete");
+    assert_eq!(gateway.counts.timeouts(), 1);
+}
