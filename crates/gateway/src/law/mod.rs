@@ -19,9 +19,9 @@ use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::{HeaderName, Request, Response, StatusCode, Uri};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate_engine::{Clock, SystemClock};
-use tollgate_gate::{Gate, Lines};
+use tollgate_gate::{Gate, Lines, Passage};
 use tollgate_policy::compile::Work;
 use tollgate_policy::routes::normalise;
 use tollgate_wire::{HeadLines, degraded_by, names};
@@ -209,25 +209,23 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let mut response = match forwarder.forward(upstream, request, told, connection).await {
             Ok(response) => response,
             Err(error) => {
+                self.metrics.failed(error.cause());
+                let mut response = answer.fault(error.status(), &capitalised(&error.to_string()));
                 if error.was_never_sent() {
                     gate.give_back(&mut passage);
                     record.forgive();
+                } else {
+                    let lines = limit_lines(HeadLines::default(), &passage, mark.as_ref());
+                    response.body_mut().set_lines(lines);
                 }
-                self.metrics.failed(error.cause());
-                return answer.fault(error.status(), &capitalised(&error.to_string()));
+                return response;
             }
         };
         self.metrics.answered(gate.limiter().clock().now() - sent);
         names::strip(response.headers_mut());
         let mut lines = HeadLines::with_capacity(USUAL_LINES);
         lines.set(&names::X_REQUEST_ID, &record.request_id);
-        if passage.shows_headers() && !passage.is_empty() {
-            Lines::of(&passage).report().write_lines(&mut lines);
-        }
-        if let Some(mark) = mark {
-            lines.set(&names::X_RATELIMIT_DEGRADED, &mark);
-        }
-        response.body_mut().set_lines(lines);
+        response.body_mut().set_lines(limit_lines(lines, &passage, mark.as_ref()));
         response
     }
 }
@@ -263,6 +261,21 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
 /// Room for the headers that a response gets, in bytes.
 const USUAL_LINES: usize = 640;
 
+/// Adds what a response tells of the limits that its request was charged to.
+fn limit_lines(
+    mut lines: HeadLines,
+    passage: &Passage<'_>,
+    mark: Option<&HeaderValue>,
+) -> HeadLines {
+    if passage.shows_headers() && !passage.is_empty() {
+        Lines::of(passage).report().write_lines(&mut lines);
+    }
+    if let Some(mark) = mark {
+        lines.set(&names::X_RATELIMIT_DEGRADED, mark);
+    }
+    lines
+}
+
 /// A request under way. Its end is told however it ends: answered, or dropped because its caller hung up.
 struct Told<'l, K: Keys, R: Recorder> {
     law: &'l Law<K, R>,
@@ -284,7 +297,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The values of `X-Forwarded-For`, of which there is seldom more than one.
 fn forwarded<B>(request: &Request<B>) -> smallvec::SmallVec<[&[u8]; 2]> {
     let values = request.headers().get_all(FORWARDED_FOR);
-    values.iter().map(http::HeaderValue::as_bytes).collect()
+    values.iter().map(HeaderValue::as_bytes).collect()
 }
 
 /// The same target with the one spelling of its path, which is what was matched.

@@ -2,7 +2,7 @@
 
 use tollgate_gateway::law::Outcome;
 
-use crate::support::{Exchange, Raw, Served, TestLaw, eventually};
+use crate::support::{Exchange, Raw, Served, TestLaw, eventually, header};
 
 const KEY: &str = "tg_live_ExampleKeyDoNotUseItReal0fYmW4";
 
@@ -94,4 +94,46 @@ defaults:
     assert!(body.contains("upstream:spare") && body.contains("temporary-reduced"), "{body}");
     assert_eq!(gateway.records().last().unwrap().outcome, Outcome::GivenBack);
     assert_eq!(spare.heads().len(), 2);
+}
+
+/// Whoever was charged is told of it, also where the upstream fails; whoever was given it back is not.
+#[test]
+fn an_upstream_that_fails_keeps_nobody_from_being_told_of_limits() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        // It has read the request, and then hangs up or takes its time.
+        exchange.head.contains("/slow")
+            && std::io::Read::read(&mut exchange.reader, &mut [0]).is_err()
+    });
+    let gateway = TestLaw::new(&format!(
+        "
+auth: {{ mode: none }}
+upstreams:
+  api: {{ url: \"{0}\" }}
+  slow: {{ url: \"{0}\", response_timeout_ms: 200 }}
+  nobody: {{ url: \"http://127.0.0.1:1\" }}
+routes:
+  - {{ path: \"/*\", upstream: api }}
+  - {{ path: /slow, upstream: slow }}
+  - {{ path: /nobody, upstream: nobody }}
+defaults:
+  client: {{ sustained: {{ rate: 2, window: day }}, scope: user, strategy: degrade }}
+  tenant: {{ sustained: {{ rate: 100, window: day }}, scope: global }}
+",
+        upstream.url()
+    ));
+    for (path, status, remaining, degraded) in [
+        ("/x", "502", Some("1"), None),
+        ("/nobody", "502", None, None),
+        ("/slow", "504", Some("0"), None),
+        ("/x", "502", Some("0"), Some("user-day")),
+    ] {
+        let request = format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+        let (head, body) = Raw::connect(gateway.address).write(request).response();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {head}");
+        assert_eq!(header(&head, "content-type"), Some("application/problem+json"), "{path}");
+        assert_eq!(header(&head, "x-ratelimit-remaining"), remaining, "{path}: {head}");
+        assert_eq!(header(&head, "x-ratelimit-degraded"), degraded, "{path}: {head}");
+        assert!(body.contains(header(&head, "x-request-id").unwrap()), "{path}: {body}");
+        assert_eq!(head.matches("x-request-id").count(), 1, "{head}");
+    }
 }
