@@ -11,6 +11,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::forward::strip_untrailing;
 use crate::h1::Wire;
 use crate::ticker::Watch;
 use crate::worker::Worker;
@@ -78,10 +79,20 @@ impl Source {
             Source::Http1(wire) => wire.poll_body(cx),
             Source::Http2(incoming, _) => {
                 let broken = |error: hyper::Error| RequestBodyError::Caller(error.into());
-                Pin::new(incoming).poll_frame(cx).map(|frame| Some(frame?.map_err(broken)))
+                let polled = Pin::new(incoming).poll_frame(cx);
+                polled.map(|frame| Some(frame?.map(trailing).map_err(broken)))
             }
         }
     }
+}
+
+/// What only the gateway says of a caller that one does not say after its body either; over HTTP/1.1 it is left out in
+/// reading.
+fn trailing(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        strip_untrailing(trailers);
+    }
+    frame
 }
 
 impl RequestBody {

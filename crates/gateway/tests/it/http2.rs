@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
@@ -34,7 +34,7 @@ where
     sender
 }
 
-/// An upstream that speaks nothing but HTTP/2: answers with the call's body and a trailer.
+/// An upstream that speaks nothing but HTTP/2: answers with the call's body and trailers, and one of its own.
 pub async fn grpc_upstream(connections: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -47,8 +47,9 @@ pub async fn grpc_upstream(connections: Arc<AtomicUsize>) -> SocketAddr {
                 assert_eq!(request.headers().get("te").unwrap(), "trailers");
                 assert_eq!(request.uri().authority().unwrap().as_str(), "service.test");
                 assert_eq!(request.headers().get("host"), None);
-                let body = request.into_body().collect().await.unwrap().to_bytes();
-                let mut trailers = HeaderMap::new();
+                let body = request.into_body().collect().await.unwrap();
+                let mut trailers = body.trailers().cloned().unwrap_or_default();
+                let body = body.to_bytes();
                 trailers.insert("grpc-status", HeaderValue::from_static("0"));
                 trailers.insert("retry-after-ms", HeaderValue::from_static("1"));
                 let frames = [

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -141,4 +141,28 @@ async fn a_body_that_stops_coming_is_408_and_too_large_a_one_413() {
     let (_never, body) = Pieces::new();
     let answer = sender.send_request(announced.body(body).unwrap()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_the_gateway_says_is_no_trailer() {
+    let upstream = grpc_upstream(std::sync::Arc::default()).await;
+    let gateway = TestGateway::new(&format!("http://{upstream}"));
+    let (pieces, body) = Pieces::new();
+    let mut trailers = HeaderMap::new();
+    for name in ["x-sum", "x-tollgate-tenant", "x-forwarded-for", "authorization", "x-request-id"] {
+        trailers.insert(name, HeaderValue::from_static("forged"));
+    }
+    pieces.send(piece("body")).unwrap();
+    pieces.send(Frame::trailers(trailers)).unwrap();
+    drop(pieces);
+    let request = Request::post("http://service.test/pkg.Service/Method")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(body)
+        .unwrap();
+    let answer = connect_with(gateway.address).await.send_request(request).await.unwrap();
+    let body = answer.into_body().collect().await.unwrap();
+    let mut seen: Vec<_> = body.trailers().unwrap().keys().map(HeaderName::as_str).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["grpc-status", "x-sum"]);
 }
