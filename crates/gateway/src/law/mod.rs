@@ -176,11 +176,11 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             self.metrics.took(gate.limiter().clock().now() - asked);
         }
         let tier = plane.tier(caller.client().plan());
-        self.metrics.decided(tier, plane.endpoint(route), &passage);
+        self.metrics.decided((tier, plane.endpoint(route.number())), &passage);
         if let Some(what) = passage.unavailable() {
             return answer.unavailable(what);
         }
-        record.decide(&passage);
+        record.decide(&passage, route.cost());
         if !passage.is_admitted() {
             return answer.refused(&passage);
         }
@@ -287,6 +287,10 @@ struct Told<'l, K: Keys, R: Recorder> {
 
 impl<K: Keys, R: Recorder> Drop for Told<'_, K, R> {
     fn drop(&mut self) {
+        if let (Some(route), tokens @ 1..) = (self.record.route, self.record.spent()) {
+            let tier = self.plane.tier(self.record.plan);
+            self.law.metrics.spent((tier, self.plane.endpoint(route)), tokens);
+        }
         let now = || self.law.shared.gate.limiter().clock().now();
         self.law.recorder.record(&self.record, (self.held.get(), self.plane), now);
     }

@@ -137,3 +137,44 @@ defaults:
         assert_eq!(head.matches("x-request-id").count(), 1, "{head}");
     }
 }
+
+#[test]
+fn a_request_costs_what_its_route_says_whatever_its_limits_count() {
+    let upstream = Served::echo();
+    let rate = "rate_limit: { sustained: { rate: 1000 }, scope: user, cost: 3 }";
+    let quota = "quota: { limit: 1000, window: month }";
+    for (plan, defaults, costs) in [
+        (format!("{{ {quota} }}"), "null", [7, 1]),
+        (format!("{{ {rate}, {quota} }}"), "null", [7, 3]),
+        ("{}".to_owned(), "null", [7, 0]),
+    ] {
+        let gateway = TestLaw::new(&format!(
+            "
+auth: {{ mode: none }}
+upstreams: {{ api: {{ url: \"{}\" }}, nobody: {{ url: \"http://127.0.0.1:1\" }} }}
+routes:
+  - {{ path: /stated, upstream: api, rate_limit: {{ cost: 7 }} }}
+  - {{ path: /unstated, upstream: api }}
+  - {{ path: /nobody, upstream: nobody, rate_limit: {{ cost: 7 }} }}
+defaults: {{ client: {defaults}, tenant: {defaults} }}
+plans: {{ p: {plan} }}
+tenants: [ {{ id: anonymous, plan: p }} ]
+",
+            upstream.url()
+        ));
+        for path in ["/stated", "/unstated"] {
+            assert!(get(&gateway, path, "").0.starts_with("HTTP/1.1 200"), "{plan}");
+        }
+        let found: Vec<u64> = gateway.records().iter().map(|record| record.cost).collect();
+        assert_eq!(found, costs, "{plan}");
+        // What is given back was not spent.
+        assert!(get(&gateway, "/nobody", "").0.starts_with("HTTP/1.1 502"));
+        let metrics = gateway.metrics();
+        for (path, tokens) in [("/stated", costs[0]), ("/unstated", costs[1]), ("/nobody", 0)] {
+            let line = format!(
+                "rate_limit_tokens_consumed_total{{tier=\"p\",endpoint=\"{path}\"}} {tokens}\n"
+            );
+            assert!(metrics.contains(&line), "{line}{plan}:\n{metrics}");
+        }
+    }
+}

@@ -3,6 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use tollgate_engine::Time;
 use tollgate_gate::Gate;
 use tollgate_gateway::law::{FileKeys, FoundKey, Law, Metrics, Plane, Record, Recorder, Shared};
@@ -12,7 +16,7 @@ use tollgate_policy::compile::Policy;
 /// A gateway with the law of a file; stopped when dropped.
 pub struct TestLaw {
     pub address: SocketAddr,
-    pub shared: Arc<Shared<FileKeys>>,
+    shared: Arc<Shared<FileKeys>>,
     records: Arc<Records>,
     running: Running,
 }
@@ -36,6 +40,15 @@ impl Recorder for Records {
     }
 }
 
+#[derive(Debug)]
+struct Told(Arc<Shared<FileKeys>>);
+
+impl Collector for Told {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        self.0.metrics().encode(encoder)
+    }
+}
+
 impl TestLaw {
     /// With a file of this text, which has no `server` section.
     pub fn new(text: &str) -> TestLaw {
@@ -52,6 +65,15 @@ impl TestLaw {
         let make = move || Law::new(&of_workers.0, Arc::clone(&of_workers.1));
         let running = Gateway::bind(Settings::new(&server)).unwrap().start(make).unwrap();
         TestLaw { address: running.address(), shared, records, running }
+    }
+
+    /// What is told of it.
+    pub fn metrics(&self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Told(Arc::clone(&self.shared))));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text
     }
 
     /// What became of each request, in the order they ended.
