@@ -30,7 +30,8 @@ use crate::worker::{Phase, Worker};
 pub struct Connection {
     peer: SocketAddr,
     is_tls: bool,
-    is_from_proxy: bool,
+    /// Whether the peer was a trusted proxy, and after how many changes of the settings.
+    is_from_proxy: Cell<(bool, u32)>,
     /// The peer's address as it is written in `X-Forwarded-For`: once a connection, not once a request.
     address: HeaderValue,
     activity: Rc<Activity>,
@@ -49,7 +50,14 @@ impl Connection {
 
     /// Whether the peer is a trusted proxy: what it says about the caller is believed.
     pub fn is_from_proxy(&self) -> bool {
-        self.is_from_proxy
+        self.is_from_proxy.get().0
+    }
+
+    /// Looks again whether the peer is a trusted proxy, if that may have changed since the last request.
+    pub(crate) fn renew(&self, worker: &Worker) {
+        if self.is_from_proxy.get().1 != worker.changes() {
+            self.is_from_proxy.set(is_from_proxy(self.peer, worker));
+        }
     }
 
     pub(crate) fn address(&self) -> &HeaderValue {
@@ -152,7 +160,7 @@ fn connection(peer: SocketAddr, worker: &Worker, stream: &Stream) -> Connection 
     Connection {
         peer,
         is_tls: stream.is_tls(),
-        is_from_proxy: is_trusted(address, &worker.settings().trusted_proxies),
+        is_from_proxy: Cell::new(is_from_proxy(peer, worker)),
         address: HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
         activity: Rc::new(Activity {
@@ -162,6 +170,10 @@ fn connection(peer: SocketAddr, worker: &Worker, stream: &Stream) -> Connection 
             bodies: WatchedBodies::default(),
         }),
     }
+}
+
+fn is_from_proxy(peer: SocketAddr, worker: &Worker) -> (bool, u32) {
+    (is_trusted(peer.ip(), &worker.settings().trusted_proxies), worker.changes())
 }
 
 async fn open(tcp: TcpStream, worker: &Worker) -> std::io::Result<(Stream, bool)> {

@@ -52,6 +52,7 @@ impl<H: Handler> Entry<H> {
         if let Err(fault) = fault::of_head(request, &self.worker.limits()) {
             return (self.handler.refuse(fault), true);
         }
+        self.connection.renew(&self.worker);
         let forwarder = self.worker.forwarder();
         let response = self.handler.handle(request, &self.connection, forwarder).await;
         (response, self.worker.phase() >= Phase::Draining)

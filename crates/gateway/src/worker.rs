@@ -38,6 +38,8 @@ pub(crate) struct Worker {
     /// What is in force; looked up ten times a second, so that a request need not.
     source: Arc<ArcSwap<Settings>>,
     settings: RefCell<Arc<Settings>>,
+    /// How often they were changed.
+    changes: Cell<u32>,
     limits: Cell<Limits>,
     counts: Arc<Counts>,
     ticker: Rc<Ticker>,
@@ -89,11 +91,17 @@ impl Worker {
         self.limits.get()
     }
 
+    /// How often the settings were changed: whoever made something of them sees by it whether that is stale.
+    pub(crate) fn changes(&self) -> u32 {
+        self.changes.get()
+    }
+
     /// Takes over settings that were changed.
     fn refresh(&self) {
         let latest = self.source.load();
         if !Arc::ptr_eq(&latest, &self.settings.borrow()) {
             self.limits.set(latest.limits);
+            self.changes.set(self.changes.get().wrapping_add(1));
             self.settings.replace(Arc::clone(&latest));
         }
     }
@@ -188,6 +196,7 @@ impl Start {
                 forwarder: Forwarder::new(&ticker, &presence),
                 ticker,
                 presence,
+                changes: Cell::new(0),
                 limits: Cell::new(self.settings.load().limits),
                 settings: RefCell::new(self.settings.load_full()),
                 source: self.settings,

@@ -78,6 +78,11 @@ impl TestGateway {
         format!("http://{}{path}", self.address)
     }
 
+    /// Changes the settings while it runs.
+    pub fn change(&self, server: &Server) {
+        self.running.as_ref().unwrap().tuning().change(Settings::new(server));
+    }
+
     /// Begins to stop; the answer ends when the gateway has.
     pub fn stop(&mut self) -> std::thread::JoinHandle<()> {
         let running = self.running.take().unwrap();
