@@ -15,6 +15,7 @@ mod plane;
 mod record;
 mod request_id;
 
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
@@ -135,7 +136,12 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let (gate, in_force) = (&self.shared.gate, plane.in_force());
         let answer = Answer::new(&record.request_id, request);
 
-        let path = match normalise(request.uri().path()) {
+        let path = match request.uri().path() {
+            // Of the server as a whole, so of whoever has its root.
+            "*" => Ok(Cow::Borrowed("/")),
+            path => normalise(path),
+        };
+        let path = match path {
             Ok(path) => path,
             Err(bad) => return answer.fault(StatusCode::BAD_REQUEST, &bad.to_string()),
         };
@@ -144,7 +150,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             return answer.fault(StatusCode::NOT_FOUND, "No route is for this request.");
         };
         record.route = Some(route.number());
-        if let std::borrow::Cow::Owned(path) = path {
+        if let Cow::Owned(path) = path {
             let uri = respell(request.uri(), &path);
             *request.uri_mut() = uri;
         }

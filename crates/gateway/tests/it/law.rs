@@ -178,3 +178,13 @@ tenants: [ {{ id: anonymous, plan: p }} ]
         }
     }
 }
+
+#[test]
+fn what_is_asked_of_the_server_as_a_whole_goes_where_its_root_goes() {
+    let upstream = Served::echo();
+    let gateway = TestLaw::new(&file(&upstream, "{}"));
+    let request = format!("OPTIONS * HTTP/1.1\r\nhost: a\r\nx-api-key: {KEY}\r\n\r\n");
+    let (head, seen) = Raw::connect(gateway.address).write(request).response();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(seen.starts_with("OPTIONS * HTTP/1.1\r\n"), "{seen}");
+}
