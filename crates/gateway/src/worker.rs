@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use http::header::{HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http2;
 use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
@@ -23,7 +24,9 @@ use tokio_rustls::TlsAcceptor;
 use crate::connection;
 use crate::counts::Counts;
 use crate::date::Date;
+use crate::fault::Fault;
 use crate::forward::Forwarder;
+use crate::h1::last_words;
 use crate::handler::Handler;
 use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
 use crate::listen::ignore_newcomers;
@@ -307,7 +310,9 @@ impl<H: Handler> Acceptor<H> {
         if cap > 0 && open > cap {
             worker.count(|counts| &counts.over_cap);
             // Best effort: the caller is told why, if it listens at once.
-            let _ = accepted.0.try_write(BUSY);
+            let mut response = self.handler.refuse(Fault::ManyConnections);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            let _ = accepted.0.try_write(&last_words(worker, response));
             return;
         }
         let handler = Rc::clone(&self.handler);
@@ -325,5 +330,3 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 }
-
-const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";

@@ -33,6 +33,7 @@ use crate::ticker::Watch;
 use crate::upgrade::Switch;
 use crate::worker::{Phase, Worker};
 use head::{Head, Parsed};
+pub(crate) use respond::last_words;
 use respond::{Exchange, respond};
 pub(crate) use wire::Wire;
 

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, TRAILER};
@@ -79,6 +79,19 @@ pub(super) async fn respond(
         worker.put_buffer(std::mem::take(&mut io.output));
     }
     written.map(|()| is_kept)
+}
+
+/// The bytes of a response that is at hand, after which the connection ends.
+pub(crate) fn last_words(worker: &Worker, response: Response<Body>) -> Vec<u8> {
+    let (parts, mut body) = response.into_parts();
+    let mut output = Vec::with_capacity(1024);
+    let exchange = Exchange::last(Version::HTTP_11);
+    write_head(&mut output, (&parts, &body), &exchange, (&mut false, worker));
+    let mut cx = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) {
+        output.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+    }
+    output
 }
 
 struct Writer {

@@ -188,3 +188,18 @@ fn what_is_asked_of_the_server_as_a_whole_goes_where_its_root_goes() {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     assert!(seen.starts_with("OPTIONS * HTTP/1.1\r\n"), "{seen}");
 }
+
+#[test]
+fn one_connection_too_many_is_answered_like_any_request() {
+    let upstream = Served::echo();
+    let gateway = TestLaw::with("{ connections: 1 }", &file(&upstream, "{}"));
+    let mut held = Raw::connect(gateway.address);
+    let request = format!("GET / HTTP/1.1\r\nhost: a\r\nx-api-key: {KEY}\r\n\r\n");
+    held.write(request).response();
+    let (head, body) = Raw::connect(gateway.address).response();
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert_eq!(header(&head, "retry-after"), Some("1"));
+    assert_eq!(header(&head, "connection"), Some("close"));
+    assert_eq!(header(&head, "content-type"), Some("application/problem+json"));
+    assert!(body.contains(header(&head, "x-request-id").unwrap()), "{body}");
+}

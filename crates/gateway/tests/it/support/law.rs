@@ -52,7 +52,13 @@ impl Collector for Told {
 impl TestLaw {
     /// With a file of this text, which has no `server` section.
     pub fn new(text: &str) -> TestLaw {
-        let text = format!("server: {{ listen: \"127.0.0.1:0\", workers: 1 }}\n{text}");
+        TestLaw::with("{}", text)
+    }
+
+    /// With caps besides.
+    pub fn with(caps: &str, text: &str) -> TestLaw {
+        let server = format!("{{ listen: \"127.0.0.1:0\", workers: 1, caps: {caps} }}");
+        let text = format!("server: {server}\n{text}");
         let policy = Policy::of("t.yaml", text.as_bytes());
         let policy = policy.unwrap_or_else(|faults| panic!("{}", faults.diagnostics));
         let server = policy.settings().server.clone();
