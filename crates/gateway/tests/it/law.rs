@@ -203,3 +203,38 @@ fn one_connection_too_many_is_answered_like_any_request() {
     assert_eq!(header(&head, "content-type"), Some("application/problem+json"));
     assert!(body.contains(header(&head, "x-request-id").unwrap()), "{body}");
 }
+
+#[test]
+fn an_upstream_that_cannot_be_connected_to_in_time_is_504_and_costs_nothing() {
+    // Nobody accepts here, and the line is full: the kernel answers no more who want to connect.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap();
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let caller =
+                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            caller.set_nonblocking(true).unwrap();
+            let _ = caller.connect(&address);
+            caller
+        })
+        .collect();
+    let gateway = TestLaw::new(&format!(
+        "
+auth: {{ mode: none }}
+upstreams: {{ api: {{ url: \"http://{}\", connect_timeout_ms: 300 }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+defaults: {{ client: {{ sustained: {{ rate: 1, window: day }}, scope: user }}, tenant: null }}
+",
+        address.as_socket().unwrap()
+    ));
+    for _ in 0..2 {
+        let (head, body) = get(&gateway, "/", "");
+        assert!(head.starts_with("HTTP/1.1 504"), "{head}");
+        assert_eq!(header(&head, "content-type"), Some("application/problem+json"));
+        assert!(body.contains("Connecting to the upstream took too long."), "{body}");
+    }
+    assert_eq!(gateway.records()[1].outcome, Outcome::GivenBack);
+    drop(waiting);
+}
