@@ -14,15 +14,15 @@ mod metrics;
 mod plane;
 mod record;
 mod request_id;
+mod shared;
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
-use tollgate_engine::{Clock, SystemClock};
-use tollgate_gate::{Gate, Lines, Passage};
+use tollgate_engine::Clock;
+use tollgate_gate::{Lines, Passage};
 use tollgate_policy::compile::Work;
 use tollgate_policy::routes::normalise;
 use tollgate_wire::{HeadLines, degraded_by, names};
@@ -31,6 +31,7 @@ pub use keys::{FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
 pub use plane::{Plane, PlaneError, ReadyPlane};
 pub use record::{Outcome, Record, Recorder, Source};
+pub use shared::Shared;
 
 use crate::body::Body;
 use crate::caller::caller_address;
@@ -43,51 +44,6 @@ use answer::Answer;
 use authenticate::Denied;
 use metrics::WorkerMetrics;
 use request_id::RequestIds;
-
-/// What all workers share: the counters, the keys, and the plane that is in force.
-#[derive(Debug)]
-pub struct Shared<K> {
-    gate: Gate<SystemClock>,
-    keys: K,
-    plane: ArcSwap<Plane>,
-    metrics: Metrics,
-}
-
-impl<K: Keys> Shared<K> {
-    /// Puts a plane into force for the first time.
-    pub fn new(
-        (gate, metrics): (Gate<SystemClock>, Metrics),
-        keys: K,
-        plane: Plane,
-    ) -> Arc<Shared<K>> {
-        Arc::new(Shared { gate, keys, plane: ArcSwap::from_pointee(plane), metrics })
-    }
-
-    /// The counters and the clock.
-    pub fn gate(&self) -> &Gate<SystemClock> {
-        &self.gate
-    }
-
-    /// The keys.
-    pub fn keys(&self) -> &K {
-        &self.keys
-    }
-
-    /// The plane in force.
-    pub fn plane(&self) -> Arc<Plane> {
-        self.plane.load_full()
-    }
-
-    /// Puts another plane into force at once.
-    pub fn enforce(&self, plane: Plane) {
-        self.plane.store(Arc::new(plane));
-    }
-
-    /// What was counted so far.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-}
 
 /// Decides the requests of one worker.
 #[derive(Debug)]
