@@ -123,6 +123,13 @@ impl<C: Clock> Gate<C> {
         }
     }
 
+    /// Says what would become of a chain, as far as that needs no waiting. Nothing is charged.
+    pub(crate) fn look_here(&self, passage: &mut Passage<'_>, now: Time) {
+        passage.chain.begin(now);
+        self.limiter().look_at(&mut passage.chain, now);
+        passage.learn();
+    }
+
     fn take_here(&self, passage: &mut Passage<'_>, now: Time) -> Come {
         passage.unavailable = None;
         passage.chain.begin(now);

@@ -83,8 +83,14 @@ impl<C: Clock> Gate<C> {
         let mut passage = self.passage(in_force, caller, work);
         let overtaken = self.waited_for(&passage);
         let mut waits_for = match overtaken {
-            // Newcomers do not overtake.
-            Some(place) => place,
+            // Newcomers do not overtake; and whom a limit refuses that does not queue does not stand in the way of others.
+            Some(place) => {
+                self.look_ahead(&mut passage);
+                if let Verdict::Refused { .. } = passage.verdict {
+                    return passage;
+                }
+                place
+            }
             None => {
                 self.try_again(&mut passage).await;
                 match passage.verdict {
@@ -113,6 +119,17 @@ impl<C: Clock> Gate<C> {
             passage.limit(*place).strategy() == Strategy::Queue
                 && self.waiting.is_waited_for(passage.chain.counter(*place))
         })
+    }
+
+    /// What would become of a request now, as far as that is known here. Nothing is charged.
+    fn look_ahead(&self, passage: &mut Passage<'_>) {
+        let now = self.limiter().clock().now();
+        if passage.kept.all.is_empty() {
+            self.limiter().look_at(&mut passage.chain, now);
+            passage.verdict = passage.chain.verdict();
+        } else {
+            self.look_here(passage, now);
+        }
     }
 
     async fn try_again(&self, passage: &mut Passage<'_>) {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -11,19 +12,22 @@ use tollgate_wire::HeadLines;
 
 use crate::connection::InFlight;
 use crate::forward::{Answered, ForwardError};
+use crate::watched::Watched;
 
 /// The body of a response: bytes at hand, or an upstream's as it comes.
 pub struct Body {
     kind: Kind,
     /// Header lines that were written with it.
     lines: HeadLines,
-    /// The request is in flight until its response has been written.
+    /// The request is in flight until its response has been written, or given up.
     in_flight: Option<InFlight>,
 }
 
 enum Kind {
     Bytes(Bytes),
     Upstream(Box<Answered>),
+    /// Over HTTP/2: one of the above, or given up.
+    Watched(Rc<Watched>),
 }
 
 impl Body {
@@ -59,8 +63,16 @@ impl Body {
         self.lines = lines;
     }
 
-    pub(crate) fn keep(&mut self, in_flight: InFlight) {
+    /// The same for a response over HTTP/2, whose connection looks whether its caller takes it.
+    pub(crate) fn watched(mut self, in_flight: InFlight) -> Body {
+        if self.is_end_stream() {
+            return self;
+        }
+        let activity = in_flight.activity();
         self.in_flight = Some(in_flight);
+        let watched = Watched::new(self);
+        activity.watch(&watched);
+        Body::of(Kind::Watched(watched))
     }
 }
 
@@ -94,6 +106,7 @@ impl HttpBody for Body {
             Kind::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Kind::Upstream(answered) => answered.poll_frame(cx).map(|frame| Some(frame?.map(own))),
+            Kind::Watched(watched) => watched.poll_frame(cx),
         }
     }
 
@@ -101,6 +114,7 @@ impl HttpBody for Body {
         match &self.kind {
             Kind::Bytes(bytes) => bytes.is_empty(),
             Kind::Upstream(answered) => answered.is_end_stream(),
+            Kind::Watched(watched) => watched.is_end_stream(),
         }
     }
 
@@ -108,6 +122,7 @@ impl HttpBody for Body {
         match &self.kind {
             Kind::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Upstream(answered) => answered.size_hint(),
+            Kind::Watched(watched) => watched.size_hint(),
         }
     }
 }
@@ -125,6 +140,7 @@ impl fmt::Debug for Body {
         match &self.kind {
             Kind::Bytes(bytes) => write!(f, "Body({} bytes)", bytes.len()),
             Kind::Upstream(_) => f.write_str("Body(upstream)"),
+            Kind::Watched(_) => f.write_str("Body(watched)"),
         }
     }
 }

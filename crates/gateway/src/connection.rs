@@ -22,6 +22,7 @@ use crate::handler::Handler;
 use crate::presence::Present;
 use crate::stream::{Peer, Stream};
 use crate::ticker::Watch;
+use crate::watched::{Watched, WatchedBodies};
 use crate::worker::{Phase, Worker};
 
 /// What is known about the connection a request came over.
@@ -29,7 +30,8 @@ use crate::worker::{Phase, Worker};
 pub struct Connection {
     peer: SocketAddr,
     is_tls: bool,
-    is_from_proxy: bool,
+    /// Whether the peer was a trusted proxy, and after how many changes of the settings.
+    is_from_proxy: Cell<(bool, u32)>,
     /// The peer's address as it is written in `X-Forwarded-For`: once a connection, not once a request.
     address: HeaderValue,
     activity: Rc<Activity>,
@@ -48,7 +50,14 @@ impl Connection {
 
     /// Whether the peer is a trusted proxy: what it says about the caller is believed.
     pub fn is_from_proxy(&self) -> bool {
-        self.is_from_proxy
+        self.is_from_proxy.get().0
+    }
+
+    /// Looks again whether the peer is a trusted proxy, if that may have changed since the last request.
+    pub(crate) fn renew(&self, worker: &Worker) {
+        if self.is_from_proxy.get().1 != worker.changes() {
+            self.is_from_proxy.set(is_from_proxy(self.peer, worker));
+        }
     }
 
     pub(crate) fn address(&self) -> &HeaderValue {
@@ -65,14 +74,20 @@ impl Connection {
 
 /// How much is going on.
 #[derive(Debug)]
-struct Activity {
+pub(crate) struct Activity {
     in_flight: Cell<usize>,
     /// Requests so far: one may begin and end between two looks, and the connection was not idle.
     begun: Cell<usize>,
     peer: Peer,
+    bodies: WatchedBodies,
 }
 
 impl Activity {
+    /// A response has a body that may not be taken.
+    pub(crate) fn watch(&self, body: &Rc<Watched>) {
+        self.bodies.add(body);
+    }
+
     fn doing(&self) -> Doing {
         match self.in_flight.get() {
             _ if self.peer.is_deaf() => Doing::Talking,
@@ -94,6 +109,12 @@ enum Doing {
 /// A request in flight: from its head to the last byte of its response.
 #[derive(Debug)]
 pub(crate) struct InFlight(Rc<Activity>);
+
+impl InFlight {
+    pub(crate) fn activity(&self) -> Rc<Activity> {
+        Rc::clone(&self.0)
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -126,7 +147,8 @@ pub(crate) async fn serve<H: Handler>(
         let entry = Rc::clone(&entry);
         async move { entry.answer_http2(request).await }
     });
-    let bounds = Bounds { watch, worker: &worker, activity };
+    let looks = worker.ticker().watch();
+    let bounds = Bounds { watch, looks, worker: &worker, activity };
     let served = Box::pin(worker.http2().serve_connection(TokioIo::new(stream), service));
     if let Err(error) = bounds.serve(served, http2::Connection::graceful_shutdown).await {
         tracing::debug!(%peer, %error, "a connection ended early");
@@ -138,15 +160,20 @@ fn connection(peer: SocketAddr, worker: &Worker, stream: &Stream) -> Connection 
     Connection {
         peer,
         is_tls: stream.is_tls(),
-        is_from_proxy: is_trusted(address, &worker.settings().trusted_proxies),
+        is_from_proxy: Cell::new(is_from_proxy(peer, worker)),
         address: HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
         activity: Rc::new(Activity {
             in_flight: Cell::default(),
             begun: Cell::default(),
             peer: stream.peer(),
+            bodies: WatchedBodies::default(),
         }),
     }
+}
+
+fn is_from_proxy(peer: SocketAddr, worker: &Worker) -> (bool, u32) {
+    (is_trusted(peer.ip(), &worker.settings().trusted_proxies), worker.changes())
 }
 
 async fn open(tcp: TcpStream, worker: &Worker) -> std::io::Result<(Stream, bool)> {
@@ -173,6 +200,8 @@ pub(crate) async fn before<T>(watch: &Watch, work: impl Future<Output = T>) -> O
 /// When a connection ends although its peer keeps it open.
 struct Bounds<'w> {
     watch: Watch,
+    /// When to look for responses that are not taken: again and again, whatever else happens on the connection.
+    looks: Watch,
     worker: &'w Worker,
     activity: Rc<Activity>,
 }
@@ -184,6 +213,7 @@ impl Bounds<'_> {
     {
         let mut is_closing = false;
         let (mut doing, mut begun) = (Doing::Talking, self.activity.begun.get());
+        self.looks.arm(self.worker.limits().idle_timeout);
         std::future::poll_fn(|cx| {
             loop {
                 if !is_closing && self.worker.phase() >= Phase::Closing {
@@ -193,6 +223,7 @@ impl Bounds<'_> {
                 if let Poll::Ready(ended) = served.as_mut().poll(cx) {
                     return Poll::Ready(ended);
                 }
+                self.look(cx);
                 let now = (self.activity.doing(), self.activity.begun.get());
                 if now != (doing, begun) {
                     (doing, begun) = now;
@@ -212,6 +243,16 @@ impl Bounds<'_> {
             }
         })
         .await
+    }
+
+    /// Gives up responses of which nothing was taken since the last look. The connection goes on without them.
+    fn look(&self, cx: &mut std::task::Context<'_>) {
+        while self.looks.poll(cx).is_ready() {
+            for _ in 0..self.activity.bodies.look() {
+                self.worker.count(|counts| &counts.timeouts);
+            }
+            self.looks.arm(self.worker.limits().idle_timeout);
+        }
     }
 
     fn arm(&self, doing: Doing) {

@@ -33,7 +33,8 @@ impl Counts {
         self.panics.load(Relaxed)
     }
 
-    /// Connections closed because nothing, or only half a request, came in time.
+    /// Connections closed because nothing, or only half a request, came in time, and responses given up because nobody took
+    /// them.
     pub fn timeouts(&self) -> u64 {
         self.timeouts.load(Relaxed)
     }

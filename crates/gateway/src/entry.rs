@@ -31,12 +31,16 @@ impl<H: Handler> Entry<H> {
     /// What a request over HTTP/2 is answered with.
     pub(crate) async fn answer_http2(&self, request: Request<Incoming>) -> Answer {
         let in_flight = self.connection.begin();
-        let mut request = request.map(|incoming| RequestBody::http2(incoming, &self.worker));
+        let (parts, incoming) = request.into_parts();
+        let (body, patience) = RequestBody::http2(incoming, &parts.headers, &self.worker);
+        let mut request = Request::from_parts(parts, body);
         let (mut response, _) = self.answer(&mut request).await;
+        if let Some(patience) = patience {
+            patience.answered();
+        }
         let lines = response.body_mut().take_lines();
         lines.put(response.headers_mut());
-        response.body_mut().keep(in_flight);
-        Ok(response)
+        Ok(response.map(|body| body.watched(in_flight)))
     }
 
     /// What a request is answered with, and whether it is the last on its connection: said while it is still answered, that
@@ -48,6 +52,7 @@ impl<H: Handler> Entry<H> {
         if let Err(fault) = fault::of_head(request, &self.worker.limits()) {
             return (self.handler.refuse(fault), true);
         }
+        self.connection.renew(&self.worker);
         let forwarder = self.worker.forwarder();
         let response = self.handler.handle(request, &self.connection, forwarder).await;
         (response, self.worker.phase() >= Phase::Draining)

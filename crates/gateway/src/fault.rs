@@ -38,6 +38,8 @@ pub enum Fault {
     ManyHeaders,
     /// A body larger than allowed.
     LargeBody,
+    /// More connections than allowed. What it asks for is not known.
+    ManyConnections,
 }
 
 impl Fault {
@@ -49,6 +51,7 @@ impl Fault {
             Fault::Expectation => StatusCode::EXPECTATION_FAILED,
             Fault::ManyHeaders | Fault::LargeHead => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Fault::LargeBody => StatusCode::PAYLOAD_TOO_LARGE,
+            Fault::ManyConnections => StatusCode::SERVICE_UNAVAILABLE,
             Fault::Malformed
             | Fault::Length
             | Fault::Coding
@@ -77,6 +80,7 @@ impl Fault {
             Fault::Expectation => "the only expectation served here is 100-continue",
             Fault::ManyHeaders => "the request has too many headers",
             Fault::LargeBody => "the request's body is larger than allowed",
+            Fault::ManyConnections => "too many connections are open, come back in a second",
         }
     }
 }

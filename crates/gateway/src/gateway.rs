@@ -116,7 +116,7 @@ pub struct Tuning(Arc<ArcSwap<Settings>>);
 
 impl Tuning {
     /// Other settings from now on: caps, proxies, certificates, how to drain. Workers take them over within a tenth of a
-    /// second, for new connections and their requests. Address and number of workers stay what they are.
+    /// second: certificates for new connections, all else for new requests. Address and number of workers stay what they are.
     pub fn change(&self, settings: Settings) {
         self.0.store(Arc::new(settings));
     }

@@ -30,6 +30,7 @@ mod ticker;
 mod tls;
 mod upgrade;
 mod upstream;
+mod watched;
 mod worker;
 
 pub use body::Body;

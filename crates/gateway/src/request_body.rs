@@ -1,20 +1,23 @@
 //! What a caller sends after the head: as much as is allowed, as fast as is asked.
 
+use std::cell::Cell;
 use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::forward::strip_untrailing;
 use crate::h1::Wire;
 use crate::ticker::Watch;
 use crate::worker::Worker;
 
 /// The body of a request. It is cut off with an error where it grows beyond the cap, and where nothing more of it
-/// comes in time.
+/// comes in time. Once the response has begun it has all the time it wants: whoever watches or chats may be silent for long.
 pub struct RequestBody(Option<Box<Streamed>>);
 
 struct Streamed {
@@ -29,14 +32,25 @@ struct Streamed {
 /// Where it comes from.
 enum Source {
     Http1(Rc<Wire>),
-    Http2(Incoming),
+    Http2(Incoming, Patience),
+}
+
+/// Whether a body over HTTP/2 may come as slowly as it likes, told to whoever reads it.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience(Rc<Cell<bool>>);
+
+impl Patience {
+    /// The response has begun.
+    pub(crate) fn answered(&self) {
+        self.0.set(true);
+    }
 }
 
 impl Source {
     fn is_end_stream(&self) -> bool {
         match self {
             Source::Http1(wire) => wire.body_left() == Some(0),
-            Source::Http2(incoming) => incoming.is_end_stream(),
+            Source::Http2(incoming, _) => incoming.is_end_stream(),
         }
     }
 
@@ -45,7 +59,15 @@ impl Source {
             Source::Http1(wire) => {
                 wire.body_left().map_or_else(SizeHint::new, SizeHint::with_exact)
             }
-            Source::Http2(incoming) => incoming.size_hint(),
+            Source::Http2(incoming, _) => incoming.size_hint(),
+        }
+    }
+
+    /// Whether it may come as slowly as it likes.
+    fn has_time(&self) -> bool {
+        match self {
+            Source::Http1(wire) => wire.is_answering(),
+            Source::Http2(_, patience) => patience.0.get(),
         }
     }
 
@@ -55,12 +77,22 @@ impl Source {
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         match self {
             Source::Http1(wire) => wire.poll_body(cx),
-            Source::Http2(incoming) => {
+            Source::Http2(incoming, _) => {
                 let broken = |error: hyper::Error| RequestBodyError::Caller(error.into());
-                Pin::new(incoming).poll_frame(cx).map(|frame| Some(frame?.map_err(broken)))
+                let polled = Pin::new(incoming).poll_frame(cx);
+                polled.map(|frame| Some(frame?.map(trailing).map_err(broken)))
             }
         }
     }
+}
+
+/// What only the gateway says of a caller that one does not say after its body either; over HTTP/1.1 it is left out in
+/// reading.
+fn trailing(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        strip_untrailing(trailers);
+    }
+    frame
 }
 
 impl RequestBody {
@@ -69,11 +101,19 @@ impl RequestBody {
         RequestBody(None)
     }
 
-    pub(crate) fn http2(incoming: Incoming, worker: &Rc<Worker>) -> RequestBody {
+    /// The body of a request with these headers, and what is to be told when that is answered.
+    pub(crate) fn http2(
+        incoming: Incoming,
+        headers: &HeaderMap,
+        worker: &Rc<Worker>,
+    ) -> (RequestBody, Option<Patience>) {
         if incoming.is_end_stream() {
-            return RequestBody::empty();
+            return (RequestBody::empty(), None);
         }
-        RequestBody::of(Source::Http2(incoming), worker)
+        // A call may be silent from the beginning, and the service too: pings tell whether anybody is there.
+        let patience = Patience(Rc::new(Cell::new(tollgate_wire::is_grpc(headers))));
+        let body = RequestBody::of(Source::Http2(incoming, patience.clone()), worker);
+        (body, Some(patience))
     }
 
     pub(crate) fn http1(wire: &Rc<Wire>, worker: &Rc<Worker>) -> RequestBody {
@@ -116,12 +156,24 @@ impl Streamed {
 
     /// Ready when the caller took too long.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.source.has_time() {
+            self.watch = None;
+            return Poll::Pending;
+        }
         let worker = &self.worker;
         let watch = self.watch.get_or_insert_with(|| worker.ticker().watch());
         if !watch.is_armed() {
             watch.arm(worker.limits().body_timeout);
         }
         watch.poll(cx)
+    }
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        if let Source::Http1(wire) = &self.source {
+            wire.leave_body();
+        }
     }
 }
 

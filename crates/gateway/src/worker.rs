@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use http::header::{HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http2;
 use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
@@ -23,7 +24,9 @@ use tokio_rustls::TlsAcceptor;
 use crate::connection;
 use crate::counts::Counts;
 use crate::date::Date;
+use crate::fault::Fault;
 use crate::forward::Forwarder;
+use crate::h1::last_words;
 use crate::handler::Handler;
 use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
 use crate::listen::ignore_newcomers;
@@ -38,6 +41,8 @@ pub(crate) struct Worker {
     /// What is in force; looked up ten times a second, so that a request need not.
     source: Arc<ArcSwap<Settings>>,
     settings: RefCell<Arc<Settings>>,
+    /// How often they were changed.
+    changes: Cell<u32>,
     limits: Cell<Limits>,
     counts: Arc<Counts>,
     ticker: Rc<Ticker>,
@@ -89,11 +94,17 @@ impl Worker {
         self.limits.get()
     }
 
+    /// How often the settings were changed: whoever made something of them sees by it whether that is stale.
+    pub(crate) fn changes(&self) -> u32 {
+        self.changes.get()
+    }
+
     /// Takes over settings that were changed.
     fn refresh(&self) {
         let latest = self.source.load();
         if !Arc::ptr_eq(&latest, &self.settings.borrow()) {
             self.limits.set(latest.limits);
+            self.changes.set(self.changes.get().wrapping_add(1));
             self.settings.replace(Arc::clone(&latest));
         }
     }
@@ -188,6 +199,7 @@ impl Start {
                 forwarder: Forwarder::new(&ticker, &presence),
                 ticker,
                 presence,
+                changes: Cell::new(0),
                 limits: Cell::new(self.settings.load().limits),
                 settings: RefCell::new(self.settings.load_full()),
                 source: self.settings,
@@ -298,7 +310,9 @@ impl<H: Handler> Acceptor<H> {
         if cap > 0 && open > cap {
             worker.count(|counts| &counts.over_cap);
             // Best effort: the caller is told why, if it listens at once.
-            let _ = accepted.0.try_write(BUSY);
+            let mut response = self.handler.refuse(Fault::ManyConnections);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            let _ = accepted.0.try_write(&last_words(worker, response));
             return;
         }
         let handler = Rc::clone(&self.handler);
@@ -316,5 +330,3 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 }
-
-const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";

@@ -40,8 +40,12 @@ impl Line {
     }
 
     async fn request(self: Rc<Line>, tenant: &'static str, name: String) {
+        self.request_as(tenant, "ci", name).await;
+    }
+
+    async fn request_as(self: Rc<Line>, tenant: &'static str, user: &'static str, name: String) {
         let in_force = &*self.in_force;
-        let caller = caller(&self.gate, in_force, tenant, "ci");
+        let caller = caller(&self.gate, in_force, tenant, user);
         let passage = self.gate.pass(in_force, &caller, Work::default()).await;
         let at = self.begin.elapsed().as_millis();
         let outcome = match (passage.verdict(), cause(&passage)) {
@@ -150,6 +154,36 @@ async fn waiting_charges_nothing_and_reject_goes_before_queue() {
     // The third has its turn when the second has spent the day's last request.
     assert_eq!(order[1], "100 2 passed");
     assert_eq!(order[2], format!("100 3 refused by tenant:c for {}", day - 100));
+}
+
+/// A limit that rejects is asked before anybody stands in line, also while others stand there.
+#[tokio::test(start_paused = true)]
+async fn whom_its_own_limit_refuses_takes_no_place_in_a_line() {
+    let line = Line::new(
+        "
+upstreams: { api: { url: \"http://a\" } }
+defaults:
+  client: { sustained: { rate: 1, window: day }, scope: user }
+  tenant: { sustained: { rate: 10 }, burst: { capacity: 1 }, strategy: queue, queue: { max_depth: 2 } }
+tenants: [ { id: a } ]
+",
+    );
+    let local = LocalSet::new();
+    for (user, name) in [("hog", "h1"), ("u", "u"), ("hog", "h2"), ("hog", "h3"), ("v", "v")] {
+        local.spawn_local(Rc::clone(&line).request_as("a", user, name.to_owned()));
+    }
+    local.await;
+    let day = 24 * 3600 * 1000;
+    let refused = |name: &str| format!("0 {name} refused by default:client for {day}");
+    let passed = |at: u32, name: &str| format!("{at} {name} passed");
+    assert_eq!(
+        line.log(),
+        [passed(0, "h1"), refused("h2"), refused("h3"), passed(100, "u"), passed(200, "v")]
+    );
+    // Looking charged nobody.
+    tokio::time::advance(Duration::from_millis(100)).await;
+    Rc::clone(&line).request_as("a", "w", "w".to_owned()).await;
+    assert_eq!(line.log().last().unwrap(), "300 w passed");
 }
 
 /// A leaky bucket with a queue lets requests out evenly, although its bucket is large.

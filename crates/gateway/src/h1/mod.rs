@@ -13,6 +13,7 @@ pub(crate) mod chunked;
 pub(crate) mod decoder;
 pub(crate) mod fields;
 mod head;
+mod io;
 mod respond;
 mod wire;
 
@@ -32,6 +33,7 @@ use crate::ticker::Watch;
 use crate::upgrade::Switch;
 use crate::worker::{Phase, Worker};
 use head::{Head, Parsed};
+pub(crate) use respond::last_words;
 use respond::{Exchange, respond};
 pub(crate) use wire::Wire;
 
@@ -43,7 +45,7 @@ enum Next {
     End,
 }
 
-/// Serves a connection to its end. `watch` bounds the time in which the first head has to come.
+/// Serves a connection to its end. `watch` is armed: it bounds the time in which the first head has to come.
 pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &Watch) {
     let worker = entry.worker();
     let mut wire = Rc::new(Wire::new(stream));
@@ -90,17 +92,17 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
             let Some(stream) = wire.take_over() else { return };
             wire = Rc::new(stream);
         }
+        // The first request's time began with its connection; each later one's begins here, if half a head is there already.
+        let limits = worker.limits();
+        watch.arm(if wire.is_unheard() { limits.idle_timeout } else { limits.header_timeout });
     }
 }
 
-/// Waits for a request's head.
+/// Waits for a request's head. `watch` bounds the wait; once something of the head has come, another wait begins.
 async fn next(wire: &Wire, worker: &Worker, watch: &Watch) -> Next {
     let limits = worker.limits();
     let mut seen = 0;
     let mut is_reading = !wire.is_unheard();
-    if !is_reading {
-        watch.arm(limits.idle_timeout);
-    }
     poll_fn(|cx| {
         loop {
             let mut io = wire.io();

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, TRAILER};
@@ -14,7 +14,8 @@ use hyper::ext::ReasonPhrase;
 
 use super::chunked::{write_end, write_size};
 use super::fields::{has_word, write_line};
-use super::wire::{Io, Wire};
+use super::io::Io;
+use super::wire::Wire;
 use crate::body::Body;
 use crate::ticker::Watch;
 use crate::worker::Worker;
@@ -78,6 +79,19 @@ pub(super) async fn respond(
         worker.put_buffer(std::mem::take(&mut io.output));
     }
     written.map(|()| is_kept)
+}
+
+/// The bytes of a response that is at hand, after which the connection ends.
+pub(crate) fn last_words(worker: &Worker, response: Response<Body>) -> Vec<u8> {
+    let (parts, mut body) = response.into_parts();
+    let mut output = Vec::with_capacity(1024);
+    let exchange = Exchange::last(Version::HTTP_11);
+    write_head(&mut output, (&parts, &body), &exchange, (&mut false, worker));
+    let mut cx = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) {
+        output.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+    }
+    output
 }
 
 struct Writer {

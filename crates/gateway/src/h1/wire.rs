@@ -5,35 +5,28 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::Frame;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 
 use super::decoder::{Decoded, Decoder};
 use super::head::Head;
+use super::io::Io;
 use crate::request_body::{RequestBody, RequestBodyError};
 use crate::stream::Stream;
 use crate::ticker::Watch;
 use crate::worker::Worker;
 
-/// Read at once: enough for most heads and a good piece of a body.
-const PIECE: usize = 64 * 1024;
-
-/// So much of later requests is read while one is answered; the rest stays with the kernel.
+/// So much is read ahead while a request is answered; the rest stays with the kernel.
 const MOST_AHEAD: usize = 64 * 1024;
 
 /// How long, and how much, a caller may go on sending what nobody will read. Closing at once would make the kernel
 /// throw away the answer with it.
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_DISCARDED: usize = 1024 * 1024;
-
-thread_local! {
-    /// Everything is read into this first: a connection that waits keeps no room for what may come.
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; PIECE].into_boxed_slice());
-}
 
 /// A connection, as the reader of its requests and of their bodies see it. One thread, one at a time.
 #[derive(Debug)]
@@ -44,26 +37,27 @@ pub(crate) struct Wire {
     is_broken: Cell<bool>,
     /// The caller waits for our word before it sends the body.
     expects: Cell<bool>,
-}
-
-#[derive(Debug)]
-pub(super) struct Io {
-    stream: Option<Stream>,
-    /// Read and not used yet.
-    pub(super) input: Bytes,
-    /// Not sent yet, from `sent` on.
-    pub(super) output: Vec<u8>,
-    pub(super) sent: usize,
+    /// Our word is written, and perhaps not sent.
+    is_continuing: Cell<bool>,
+    /// The response has begun.
+    is_answering: Cell<bool>,
+    /// Somebody has begun to read the body and holds it: what comes is for that one to see.
+    is_read: Cell<bool>,
+    /// The connection's own task, until the body is at its end: whoever reads that takes the socket over from it.
+    owner: RefCell<Option<Waker>>,
 }
 
 impl Wire {
     pub(super) fn new(stream: Stream) -> Wire {
-        let io = Io { stream: Some(stream), input: Bytes::new(), output: Vec::new(), sent: 0 };
         Wire {
-            io: RefCell::new(io),
+            io: RefCell::new(Io::new(stream)),
             body: RefCell::new(Decoder::NOTHING),
             is_broken: Cell::new(false),
             expects: Cell::new(false),
+            is_continuing: Cell::new(false),
+            is_answering: Cell::new(false),
+            is_read: Cell::new(false),
+            owner: RefCell::new(None),
         }
     }
 
@@ -80,6 +74,8 @@ impl Wire {
     /// A request begins: its body is read through the connection.
     pub(super) fn begin(self: &Rc<Wire>, head: &mut Head, worker: &Rc<Worker>) {
         self.expects.set(head.expects);
+        self.is_answering.set(false);
+        self.is_read.set(false);
         let decoder = std::mem::replace(&mut head.body, Decoder::NOTHING);
         let is_empty = decoder.is_end();
         self.body.replace(decoder);
@@ -88,9 +84,31 @@ impl Wire {
         }
     }
 
-    /// An answer begins: it is too late to tell the caller to go on.
+    /// An answer begins: it is too late to tell the caller to go on, and what is to be written is the answer's to send.
     pub(super) fn answering(&self) {
         self.expects.set(false);
+        self.is_continuing.set(false);
+        self.is_answering.set(true);
+    }
+
+    /// Whether the answer to the request has begun.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.is_answering.get()
+    }
+
+    /// Whoever read the request's body, or was to, is gone. What comes of it is the connection's own to look at.
+    pub(crate) fn leave_body(&self) {
+        self.is_read.set(false);
+        self.wake_owner(Waker::noop());
+    }
+
+    /// Wakes the connection's task, unless that is the one that runs.
+    fn wake_owner(&self, running: &Waker) {
+        if let Some(owner) = self.owner.take()
+            && !owner.will_wake(running)
+        {
+            owner.wake();
+        }
     }
 
     /// Whether the request's body was read to its end.
@@ -148,8 +166,13 @@ impl Wire {
             self.is_broken.set(true);
             Poll::Ready(Some(Err(RequestBodyError::Caller(error))))
         };
+        self.is_read.set(true);
         loop {
-            match body.decode(&mut io.input) {
+            let decoded = body.decode(&mut io.input);
+            if body.is_end() {
+                self.wake_owner(cx.waker());
+            }
+            match decoded {
                 Ok(Decoded::Data(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
                 Ok(Decoded::Trailers(map)) => return Poll::Ready(Some(Ok(Frame::trailers(map)))),
                 Ok(Decoded::End) => return Poll::Ready(None),
@@ -158,11 +181,15 @@ impl Wire {
             }
             if self.expects.take() {
                 io.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                self.is_continuing.set(true);
             }
-            if !io.output.is_empty()
-                && let Poll::Ready(Err(error)) = io.poll_send(cx)
-            {
-                return broken(error.into());
+            // Nothing but that: who reads here may be another task than the one that writes the answer and waits for room.
+            if self.is_continuing.get() {
+                match io.poll_send(cx) {
+                    Poll::Ready(Ok(())) => self.is_continuing.set(false),
+                    Poll::Ready(Err(error)) => return broken(error.into()),
+                    Poll::Pending => (),
+                }
             }
             match ready!(io.poll_fill(cx)) {
                 Ok(1..) => (),
@@ -172,10 +199,17 @@ impl Wire {
         }
     }
 
-    /// Ready when the caller has hung up. While its body is being sent, whoever reads that will see it.
+    /// Ready when the caller has hung up. While somebody reads its body, that one will see it; as long as nobody does, as
+    /// when the request stands in line, a piece of the body is read ahead.
     pub(super) fn poll_hang_up(&self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_finished() {
-            return Poll::Pending;
+            match &mut *self.owner.borrow_mut() {
+                Some(owner) => owner.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+            if self.is_read.get() {
+                return Poll::Pending;
+            }
         }
         let mut io = self.io.borrow_mut();
         while io.input.len() < MOST_AHEAD {
@@ -225,70 +259,4 @@ impl Wire {
         let io = self.io.into_inner();
         io.stream.map(|stream| stream.rewind(io.input))
     }
-}
-
-impl Io {
-    fn stream(&mut self) -> io::Result<Pin<&mut Stream>> {
-        self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
-    }
-
-    /// Reads what is there; 0 at the end.
-    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let stream = self.stream.as_mut().map(Pin::new);
-        let Some(stream) = stream else { return Poll::Ready(Ok(0)) };
-        SCRATCH.with(|scratch| {
-            let mut scratch = scratch.borrow_mut();
-            let mut buffer = ReadBuf::new(&mut scratch);
-            ready!(stream.poll_read(cx, &mut buffer))?;
-            let read = buffer.filled();
-            self.input = if self.input.is_empty() {
-                Bytes::copy_from_slice(read)
-            } else {
-                let mut both = BytesMut::with_capacity(self.input.len() + read.len());
-                both.extend_from_slice(&self.input);
-                both.extend_from_slice(read);
-                both.freeze()
-            };
-            Poll::Ready(Ok(read.len()))
-        })
-    }
-
-    /// Sends what is written so far.
-    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.sent < self.output.len() {
-            let Io { stream, output, sent, .. } = self;
-            let Some(stream) = stream else { return Poll::Ready(Err(closed())) };
-            match ready!(Pin::new(stream).poll_write(cx, &output[*sent..]))? {
-                0 => return Poll::Ready(Err(closed())),
-                wrote => *sent += wrote,
-            }
-        }
-        self.output.clear();
-        self.sent = 0;
-        Poll::Ready(Ok(()))
-    }
-
-    /// Sends from `bytes` until they are empty.
-    pub(super) fn poll_send_bytes(
-        &mut self,
-        cx: &mut Context<'_>,
-        bytes: &mut Bytes,
-    ) -> Poll<io::Result<()>> {
-        while !bytes.is_empty() {
-            match ready!(self.stream()?.poll_write(cx, bytes))? {
-                0 => return Poll::Ready(Err(closed())),
-                wrote => drop(bytes.split_to(wrote)),
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Hands on what TLS may have kept back.
-    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream()?.poll_flush(cx)
-    }
-}
-
-fn closed() -> io::Error {
-    io::ErrorKind::WriteZero.into()
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use tollgate_engine::Clock;
 use tollgate_gate::{Caller, Holder};
 use tollgate_policy::compile::{ANONYMOUS, RouteInForce};
@@ -107,26 +107,50 @@ enum Shown {
     Mistyped,
 }
 
-/// Takes the key out of a request's headers: it is never forwarded.
+/// Takes every key out of a request's headers, the one that counts and any other: none is ever forwarded.
 fn shown_key(headers: &mut HeaderMap, plane: &Plane, is_asked: bool) -> Shown {
-    let own = headers.get(plane.key_header());
-    if let Some(value) = own {
-        let is_ours = value.as_bytes().starts_with(b"tg_");
-        let is_alone = headers.get_all(plane.key_header()).iter().nth(1).is_none();
-        let shown = if is_alone { read(value) } else { Shown::Mistyped };
+    let by_header = key_of_header(headers, plane, is_asked);
+    let by_bearer = key_of_bearer(headers);
+    by_header.or(by_bearer).unwrap_or(Shown::Nothing)
+}
+
+fn key_of_header(headers: &mut HeaderMap, plane: &Plane, is_asked: bool) -> Option<Shown> {
+    let name = plane.key_header();
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    let shown = if values.next().is_none() { read(first) } else { Shown::Mistyped };
+    if is_asked {
+        headers.remove(name);
+    } else {
         // Where no key is asked for the header is the upstream's, unless it holds a key of ours.
-        if is_asked || is_ours {
-            headers.remove(plane.key_header());
-        }
-        return shown;
+        remove_ours(headers, name, |value| is_ours(value.as_bytes()));
     }
-    let Some(token) = headers.get(AUTHORIZATION).and_then(bearer) else { return Shown::Nothing };
-    if !token.starts_with(b"tg_") {
-        return Shown::Nothing;
+    Some(shown)
+}
+
+fn key_of_bearer(headers: &mut HeaderMap) -> Option<Shown> {
+    let mut tokens = headers.get_all(AUTHORIZATION).iter().filter_map(our_bearer);
+    let token = tokens.next()?;
+    let shown = if tokens.next().is_none() { read_bytes(token) } else { Shown::Mistyped };
+    remove_ours(headers, &AUTHORIZATION, |value| our_bearer(value).is_some());
+    Some(shown)
+}
+
+/// Removes the values of a header that are ours, and leaves the others.
+fn remove_ours(headers: &mut HeaderMap, name: &HeaderName, is_ours: impl Fn(&HeaderValue) -> bool) {
+    if !headers.get_all(name).iter().any(&is_ours) {
+        return;
     }
-    let shown = read_bytes(token);
-    headers.remove(AUTHORIZATION);
-    shown
+    let all = headers.get_all(name).iter();
+    let others: Vec<HeaderValue> = all.filter(|value| !is_ours(value)).cloned().collect();
+    headers.remove(name);
+    for other in others {
+        headers.append(name, other);
+    }
+}
+
+fn is_ours(key: &[u8]) -> bool {
+    key.starts_with(b"tg_")
 }
 
 fn read(value: &HeaderValue) -> Shown {
@@ -134,14 +158,16 @@ fn read(value: &HeaderValue) -> Shown {
 }
 
 fn read_bytes(key: &[u8]) -> Shown {
-    if !key.starts_with(b"tg_") {
+    if !is_ours(key) {
         // Somebody else's key, which a file may declare by its digest.
         return Shown::Key(Sha256::of(key));
     }
     ApiKey::read(key).map_or(Shown::Mistyped, |key| Shown::Key(key.sha256()))
 }
 
-fn bearer(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = value.as_bytes().split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+/// The key of ours that a value of `Authorization` holds.
+fn our_bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = value.as_bytes().split_at_checked(6)?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && matches!(token, [b' ' | b'\t', ..]);
+    is_bearer.then(|| token.trim_ascii()).filter(|token| is_ours(token))
 }

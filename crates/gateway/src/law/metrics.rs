@@ -81,7 +81,33 @@ impl WorkerMetrics {
     }
 
     /// A request was decided.
-    pub(crate) fn decided(&self, tier: Tier, endpoint: Endpoint, passage: &Passage<'_>) {
+    pub(crate) fn decided(&self, of: (Tier, Endpoint), passage: &Passage<'_>) {
+        match passage.refused_by() {
+            None => {}
+            Some(_) if passage.unavailable().is_some() => self.cells.uncountable.add(1),
+            Some(by) => self.refused(of.0, passage.name(by)),
+        }
+        self.series(of, |series| {
+            series.requests.add(1);
+            if self.turn.get().is_multiple_of(SAMPLE_EVERY)
+                && let Some(tightest) = passage.chain().tightest()
+            {
+                let standing = passage.chain().standing(tightest);
+                let left = standing.remaining as f64 / standing.limit.max(1) as f64;
+                series.usage.blend(1.0 - left.clamp(0.0, 1.0));
+            }
+        });
+        if passage.observed().next().is_some() {
+            self.cells.observed.add(1);
+        }
+    }
+
+    /// A request is over, and keeps what it was charged.
+    pub(crate) fn spent(&self, of: (Tier, Endpoint), tokens: u64) {
+        self.series(of, |series| series.tokens.add(tokens));
+    }
+
+    fn series(&self, (tier, endpoint): (Tier, Endpoint), count: impl FnOnce(&Series)) {
         let mut all = self.series.borrow_mut();
         if all.len() <= tier.0 {
             all.resize_with(tier.0 + 1, Vec::new);
@@ -90,25 +116,8 @@ impl WorkerMetrics {
         if of_tier.len() <= endpoint.0 {
             of_tier.resize_with(endpoint.0 + 1, || None);
         }
-        let series =
-            of_tier[endpoint.0].get_or_insert_with(|| self.cells.add_series(tier.0, endpoint.0));
-        series.requests.add(1);
-        match passage.refused_by() {
-            None if passage.is_empty() => {}
-            None => series.tokens.add(passage.chain().cost(0)),
-            Some(_) if passage.unavailable().is_some() => self.cells.uncountable.add(1),
-            Some(by) => self.refused(tier, passage.name(by)),
-        }
-        if self.turn.get().is_multiple_of(SAMPLE_EVERY)
-            && let Some(tightest) = passage.chain().tightest()
-        {
-            let standing = passage.chain().standing(tightest);
-            let left = standing.remaining as f64 / standing.limit.max(1) as f64;
-            series.usage.blend(1.0 - left.clamp(0.0, 1.0));
-        }
-        if passage.observed().next().is_some() {
-            self.cells.observed.add(1);
-        }
+        let series = &mut of_tier[endpoint.0];
+        count(series.get_or_insert_with(|| self.cells.add_series(tier.0, endpoint.0)));
     }
 
     fn refused(&self, tier: Tier, policy: PolicyName) {

@@ -14,14 +14,15 @@ mod metrics;
 mod plane;
 mod record;
 mod request_id;
+mod shared;
 
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use http::{HeaderName, Request, Response, StatusCode, Uri};
-use tollgate_engine::{Clock, SystemClock};
-use tollgate_gate::{Gate, Lines};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use tollgate_engine::Clock;
+use tollgate_gate::{Lines, Passage};
 use tollgate_policy::compile::Work;
 use tollgate_policy::routes::normalise;
 use tollgate_wire::{HeadLines, degraded_by, names};
@@ -30,6 +31,7 @@ pub use keys::{FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
 pub use plane::{Plane, PlaneError, ReadyPlane};
 pub use record::{Outcome, Record, Recorder, Source};
+pub use shared::Shared;
 
 use crate::body::Body;
 use crate::caller::caller_address;
@@ -42,51 +44,6 @@ use answer::Answer;
 use authenticate::Denied;
 use metrics::WorkerMetrics;
 use request_id::RequestIds;
-
-/// What all workers share: the counters, the keys, and the plane that is in force.
-#[derive(Debug)]
-pub struct Shared<K> {
-    gate: Gate<SystemClock>,
-    keys: K,
-    plane: ArcSwap<Plane>,
-    metrics: Metrics,
-}
-
-impl<K: Keys> Shared<K> {
-    /// Puts a plane into force for the first time.
-    pub fn new(
-        (gate, metrics): (Gate<SystemClock>, Metrics),
-        keys: K,
-        plane: Plane,
-    ) -> Arc<Shared<K>> {
-        Arc::new(Shared { gate, keys, plane: ArcSwap::from_pointee(plane), metrics })
-    }
-
-    /// The counters and the clock.
-    pub fn gate(&self) -> &Gate<SystemClock> {
-        &self.gate
-    }
-
-    /// The keys.
-    pub fn keys(&self) -> &K {
-        &self.keys
-    }
-
-    /// The plane in force.
-    pub fn plane(&self) -> Arc<Plane> {
-        self.plane.load_full()
-    }
-
-    /// Puts another plane into force at once.
-    pub fn enforce(&self, plane: Plane) {
-        self.plane.store(Arc::new(plane));
-    }
-
-    /// What was counted so far.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-}
 
 /// Decides the requests of one worker.
 #[derive(Debug)]
@@ -135,7 +92,12 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let (gate, in_force) = (&self.shared.gate, plane.in_force());
         let answer = Answer::new(&record.request_id, request);
 
-        let path = match normalise(request.uri().path()) {
+        let path = match request.uri().path() {
+            // Of the server as a whole, so of whoever has its root.
+            "*" => Ok(Cow::Borrowed("/")),
+            path => normalise(path),
+        };
+        let path = match path {
             Ok(path) => path,
             Err(bad) => return answer.fault(StatusCode::BAD_REQUEST, &bad.to_string()),
         };
@@ -144,7 +106,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             return answer.fault(StatusCode::NOT_FOUND, "No route is for this request.");
         };
         record.route = Some(route.number());
-        if let std::borrow::Cow::Owned(path) = path {
+        if let Cow::Owned(path) = path {
             let uri = respell(request.uri(), &path);
             *request.uri_mut() = uri;
         }
@@ -176,18 +138,27 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             self.metrics.took(gate.limiter().clock().now() - asked);
         }
         let tier = plane.tier(caller.client().plan());
-        self.metrics.decided(tier, plane.endpoint(route), &passage);
+        self.metrics.decided((tier, plane.endpoint(route.number())), &passage);
         if let Some(what) = passage.unavailable() {
             return answer.unavailable(what);
         }
-        record.decide(&passage);
+        record.decide(&passage, route.cost());
         if !passage.is_admitted() {
             return answer.refused(&passage);
         }
 
         let degraded = passage.degraded();
         let upstream = match degraded {
-            Some((_, Some(number))) => plane.upstream(number),
+            Some((_, Some(number))) => {
+                // Another than the one that was asked for, so it has not been looked at yet.
+                if let Err(wait) = plane.upstream(number).backpressure().check() {
+                    gate.give_back(&mut passage);
+                    record.forgive();
+                    self.metrics.overloaded();
+                    return answer.overloaded(plane.upstream_source(number), wait);
+                }
+                plane.upstream(number)
+            }
             _ => upstream,
         };
         let mut told = identity::tell(request, plane, (&caller, held.get()), record);
@@ -200,25 +171,23 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let mut response = match forwarder.forward(upstream, request, told, connection).await {
             Ok(response) => response,
             Err(error) => {
+                self.metrics.failed(error.cause());
+                let mut response = answer.fault(error.status(), &capitalised(&error.to_string()));
                 if error.was_never_sent() {
                     gate.give_back(&mut passage);
                     record.forgive();
+                } else {
+                    let lines = limit_lines(HeadLines::default(), &passage, mark.as_ref());
+                    response.body_mut().set_lines(lines);
                 }
-                self.metrics.failed(error.cause());
-                return answer.fault(error.status(), &capitalised(&error.to_string()));
+                return response;
             }
         };
         self.metrics.answered(gate.limiter().clock().now() - sent);
         names::strip(response.headers_mut());
         let mut lines = HeadLines::with_capacity(USUAL_LINES);
         lines.set(&names::X_REQUEST_ID, &record.request_id);
-        if passage.shows_headers() && !passage.is_empty() {
-            Lines::of(&passage).report().write_lines(&mut lines);
-        }
-        if let Some(mark) = mark {
-            lines.set(&names::X_RATELIMIT_DEGRADED, &mark);
-        }
-        response.body_mut().set_lines(lines);
+        response.body_mut().set_lines(limit_lines(lines, &passage, mark.as_ref()));
         response
     }
 }
@@ -254,6 +223,21 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
 /// Room for the headers that a response gets, in bytes.
 const USUAL_LINES: usize = 640;
 
+/// Adds what a response tells of the limits that its request was charged to.
+fn limit_lines(
+    mut lines: HeadLines,
+    passage: &Passage<'_>,
+    mark: Option<&HeaderValue>,
+) -> HeadLines {
+    if passage.shows_headers() && !passage.is_empty() {
+        Lines::of(passage).report().write_lines(&mut lines);
+    }
+    if let Some(mark) = mark {
+        lines.set(&names::X_RATELIMIT_DEGRADED, mark);
+    }
+    lines
+}
+
 /// A request under way. Its end is told however it ends: answered, or dropped because its caller hung up.
 struct Told<'l, K: Keys, R: Recorder> {
     law: &'l Law<K, R>,
@@ -265,6 +249,10 @@ struct Told<'l, K: Keys, R: Recorder> {
 
 impl<K: Keys, R: Recorder> Drop for Told<'_, K, R> {
     fn drop(&mut self) {
+        if let (Some(route), tokens @ 1..) = (self.record.route, self.record.spent()) {
+            let tier = self.plane.tier(self.record.plan);
+            self.law.metrics.spent((tier, self.plane.endpoint(route)), tokens);
+        }
         let now = || self.law.shared.gate.limiter().clock().now();
         self.law.recorder.record(&self.record, (self.held.get(), self.plane), now);
     }
@@ -275,7 +263,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The values of `X-Forwarded-For`, of which there is seldom more than one.
 fn forwarded<B>(request: &Request<B>) -> smallvec::SmallVec<[&[u8]; 2]> {
     let values = request.headers().get_all(FORWARDED_FOR);
-    values.iter().map(http::HeaderValue::as_bytes).collect()
+    values.iter().map(HeaderValue::as_bytes).collect()
 }
 
 /// The same target with the one spelling of its path, which is what was matched.

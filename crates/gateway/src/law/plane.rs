@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use tollgate_engine::{Clock, Limit, LimitError, Rate, Rule};
 use tollgate_gate::{Gate, InForce};
 use tollgate_policy::Cidr;
-use tollgate_policy::compile::{PlanInForce, Policy, RouteInForce};
+use tollgate_policy::compile::{PlanInForce, Policy};
 use tollgate_policy::shapes::{self, Auth};
 
 use super::metrics::{Endpoint, Metrics, Tier};
@@ -163,8 +163,9 @@ impl Plane {
         self.tiers[plan.unwrap_or(self.tiers.len() - 1)]
     }
 
-    pub(crate) fn endpoint(&self, route: &RouteInForce) -> Endpoint {
-        self.endpoints[route.number()]
+    /// Of the route with this number.
+    pub(crate) fn endpoint(&self, route: usize) -> Endpoint {
+        self.endpoints[route]
     }
 }
 

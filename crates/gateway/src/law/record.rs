@@ -149,8 +149,8 @@ impl Record {
         self.plan = client.plan();
     }
 
-    pub(crate) fn decide(&mut self, passage: &Passage<'_>) {
-        self.cost = if passage.is_empty() { 0 } else { passage.chain().cost(0) };
+    pub(crate) fn decide(&mut self, passage: &Passage<'_>, stated: Option<u64>) {
+        self.cost = stated.unwrap_or_else(|| unstated_cost(passage));
         self.outcome = match passage.refused_by() {
             Some(by) => Outcome::Refused {
                 policy: passage.name(by),
@@ -163,6 +163,24 @@ impl Record {
 
     pub(crate) fn forgive(&mut self) {
         self.outcome = Outcome::GivenBack;
+    }
+
+    /// What it was charged and keeps.
+    pub(crate) fn spent(&self) -> u64 {
+        match self.outcome {
+            Outcome::Passed | Outcome::Degraded => self.cost,
+            Outcome::TurnedAway | Outcome::Refused { .. } | Outcome::GivenBack => 0,
+        }
+    }
+}
+
+/// What a request costs whose route does not say: what the first limit says that does not count requests, else one; nothing
+/// where there is no limit.
+fn unstated_cost(passage: &Passage<'_>) -> u64 {
+    let first = (0..passage.len()).find(|place| !passage.limit(*place).counts_requests());
+    match first {
+        Some(place) => passage.chain().cost(place),
+        None => u64::from(!passage.is_empty()),
     }
 }
 

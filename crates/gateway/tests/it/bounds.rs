@@ -66,6 +66,34 @@ fn half_a_request_and_an_idle_connection_are_closed_in_time() {
     eventually("all closed", || gateway.counts.open() == 0);
 }
 
+/// What came with the request before it has no longer than what comes alone.
+#[test]
+fn half_a_head_behind_a_request_is_bounded_like_any_other() {
+    let upstream = Served::echo();
+    let gateway =
+        TestGateway::with(&[&upstream.url()], |server| server.caps.header_timeout_ms = 200);
+    let mut caller = Raw::connect(gateway.address);
+    let (head, _) = caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\nG").response();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert_eq!(caller.rest(), "");
+    assert_eq!(gateway.counts.timeouts(), 1);
+}
+
+/// The second in which the rest of a body is waited for is not the time of the head behind it.
+#[test]
+fn half_a_head_behind_a_body_that_nobody_read_has_its_own_time() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::new(&upstream.url());
+    let mut caller = Raw::connect(gateway.address);
+    let (head, _) =
+        caller.write("POST /refuse HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n").response();
+    assert!(head.starts_with("HTTP/1.1 429"), "{head}");
+    caller.write("bodyGET / HT");
+    std::thread::sleep(Duration::from_millis(1500));
+    let (head, _) = caller.write("TP/1.1\r\nhost: a\r\n\r\n").response();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
 #[test]
 fn a_connection_that_rested_serves_as_before() {
     let upstream = Served::echo();

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::support::{ChildGateway, Exchange, Served, TestGateway, curl};
+use crate::support::{ChildGateway, Exchange, Served, TestGateway, curl, eventually};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -89,6 +89,75 @@ fn empty_data_frames_end_the_connection() {
     let gateway =
         TestGateway::with(&[&upstream.url()], |server| server.caps.body_timeout_ms = 1000);
     flood(&gateway, &frame(HEADERS, END_HEADERS, 1, POST), 3_000_000, |_| frame(DATA, 0, 1, &[]));
+}
+
+/// Reads frames until one of this kind comes; its stream and payload.
+fn next_of(stream: &mut TcpStream, wanted: u8) -> (u32, Vec<u8>) {
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let [a, b, c, kind, _, d, e, f, g] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        stream.read_exact(&mut payload).unwrap();
+        if kind == wanted {
+            return (u32::from_be_bytes([d, e, f, g]), payload);
+        }
+    }
+}
+
+#[test]
+fn a_connection_has_128_requests_at_once_and_no_more() {
+    const REFUSED_STREAM: u32 = 7;
+    let (stay, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Served::new(move |_: &mut Exchange| wait.lock().unwrap().recv().is_ok());
+    let gateway = TestGateway::new(&upstream.url());
+    let mut stream = open(gateway.address);
+    for n in 0..129 {
+        let frame = frame(HEADERS, END_STREAM | END_HEADERS, 2 * n + 1, GET);
+        stream.write_all(&frame).unwrap();
+    }
+    let refused = next_of(&mut stream, RST_STREAM);
+    assert_eq!(refused, (257, REFUSED_STREAM.to_be_bytes().to_vec()));
+    eventually("the others are served", || upstream.heads().len() == 128);
+    drop(stay);
+}
+
+#[test]
+fn headers_about_a_connection_are_no_http2() {
+    const PROTOCOL_ERROR: u32 = 1;
+    let upstream = slow_upstream();
+    let gateway = TestGateway::new(&upstream.url());
+    for (name, value) in [("connection", "close"), ("transfer-encoding", "chunked"), ("te", "gzip")]
+    {
+        let mut stream = open(gateway.address);
+        let mut head = GET.to_vec();
+        // A literal header with a new name.
+        head.extend([0, name.len() as u8]);
+        head.extend(name.as_bytes());
+        head.push(value.len() as u8);
+        head.extend(value.as_bytes());
+        stream.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)).unwrap();
+        let reset = next_of(&mut stream, RST_STREAM);
+        assert_eq!(reset, (1, PROTOCOL_ERROR.to_be_bytes().to_vec()), "{name}");
+    }
+    assert_eq!(upstream.heads(), [""; 0]);
+}
+
+#[test]
+fn too_large_a_list_of_headers_is_431() {
+    let upstream = slow_upstream();
+    let gateway = TestGateway::with(&[&upstream.url()], |server| server.caps.header_bytes = 8192);
+    let status = |size: usize| {
+        let header = format!("x-large: {}", "v".repeat(size));
+        let url = gateway.url("/");
+        let args = ["--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{http_code}", "-H"];
+        curl(&[&args[..], &[&header, &url]].concat())
+    };
+    assert_eq!(status(4000), "200");
+    assert_eq!(status(9000), "431");
+    assert_eq!(upstream.heads().len(), 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A request reaches the upstream as it should, and its response the caller.
 
 use crate::support::{Exchange, Raw, Served, TestGateway, curl, eventually, get, header};
+use tollgate_policy::shapes::Server;
 
 #[test]
 fn requests_and_responses_pass_with_their_bodies() {
@@ -155,4 +156,30 @@ fn a_panic_ends_one_connection_and_is_counted() {
     );
     eventually("counted", || gateway.counts.panics() == 1);
     assert!(other.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").head().starts_with("HTTP/1.1 200"));
+}
+
+/// Who is trusted is a setting like any other: it is in force for connections that are open already.
+#[test]
+fn a_proxy_that_is_no_longer_trusted_is_not_believed_over_an_open_connection() {
+    let upstream = Served::echo();
+    let trusting = Server { trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()], ..server() };
+    let gateway = TestGateway::with(&[&upstream.url()], |server| *server = trusting.clone());
+    let mut caller = Raw::connect(gateway.address);
+    let mut seen = || {
+        let request = "GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 203.0.113.7\r\n\r\n";
+        caller.write(request).response().1
+    };
+    assert!(seen().contains("203.0.113.7"));
+    gateway.change(&server());
+    eventually("it is not believed", || !seen().contains("203.0.113.7"));
+    gateway.change(&trusting);
+    eventually("it is believed again", || seen().contains("203.0.113.7"));
+}
+
+fn server() -> Server {
+    Server {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        workers: tollgate_policy::shapes::Workers::Fixed(1),
+        ..Server::default()
+    }
 }

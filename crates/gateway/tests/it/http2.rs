@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
@@ -18,6 +18,15 @@ use tokio::time::Instant;
 use crate::support::{Served, TestGateway, curl, eventually, header};
 
 pub async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
+    connect_with(address).await
+}
+
+/// The same for bodies of another kind.
+pub async fn connect_with<B>(address: SocketAddr) -> SendRequest<B>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (sender, driver) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
@@ -25,8 +34,8 @@ pub async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
     sender
 }
 
-/// An upstream that speaks nothing but HTTP/2: answers with the call's body and a trailer.
-async fn grpc_upstream(connections: Arc<AtomicUsize>) -> SocketAddr {
+/// An upstream that speaks nothing but HTTP/2: answers with the call's body and trailers, and one of its own.
+pub async fn grpc_upstream(connections: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -38,8 +47,9 @@ async fn grpc_upstream(connections: Arc<AtomicUsize>) -> SocketAddr {
                 assert_eq!(request.headers().get("te").unwrap(), "trailers");
                 assert_eq!(request.uri().authority().unwrap().as_str(), "service.test");
                 assert_eq!(request.headers().get("host"), None);
-                let body = request.into_body().collect().await.unwrap().to_bytes();
-                let mut trailers = HeaderMap::new();
+                let body = request.into_body().collect().await.unwrap();
+                let mut trailers = body.trailers().cloned().unwrap_or_default();
+                let body = body.to_bytes();
                 trailers.insert("grpc-status", HeaderValue::from_static("0"));
                 trailers.insert("retry-after-ms", HeaderValue::from_static("1"));
                 let frames = [
@@ -185,4 +195,51 @@ async fn a_connection_whose_requests_are_answered_at_once_is_not_idle() {
         }
     }
     panic!("this machine is too busy to tell");
+}
+
+/// A caller that answers pings and opens no window is not deaf, and takes nothing. It keeps no upstream for that, and its
+/// other requests are served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_response_that_is_not_taken_is_given_up_and_its_connection_is_not() {
+    let (told, mut ended) = tokio::sync::mpsc::unbounded_channel();
+    let upstream = Served::new(move |exchange: &mut crate::support::Exchange| {
+        if exchange.head.starts_with("GET /small") {
+            exchange.ok("small");
+            return true;
+        }
+        exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n");
+        let piece = vec![b'x'; 1_000_000];
+        let stream = exchange.reader.get_mut();
+        while std::io::Write::write_all(stream, &piece).is_ok() {}
+        told.send(()).unwrap();
+        false
+    });
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.idle_timeout_ms = 500;
+        server.caps.header_timeout_ms = 500;
+    });
+    let io = TokioIo::new(TcpStream::connect(gateway.address).await.unwrap());
+    let (mut sender, driver) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(1000)
+        .handshake(io)
+        .await
+        .unwrap();
+    tokio::spawn(driver);
+    let get = |path: &str| Request::get(path).body(Full::<Bytes>::default()).unwrap();
+    let unread = sender.send_request(get("http://a/large")).await.unwrap();
+    let given_up = async { ended.recv().await.unwrap() };
+    let mut given_up = std::pin::pin!(tokio::time::timeout(Duration::from_secs(30), given_up));
+    // Whatever else it asks for meanwhile does not put that off.
+    loop {
+        let small = sender.send_request(get("http://a/small")).await.unwrap();
+        assert_eq!(small.into_body().collect().await.unwrap().to_bytes(), "small");
+        tokio::select! {
+            ended = &mut given_up => break ended.expect("it is kept for ever"),
+            () = tokio::time::sleep(Duration::from_millis(50)) => (),
+        }
+    }
+    let small = sender.send_request(get("http://a/small")).await.unwrap();
+    assert_eq!(small.into_body().collect().await.unwrap().to_bytes(), "small");
+    assert!(unread.into_body().collect().await.is_err(), "it looks complete");
+    assert_eq!(gateway.counts.timeouts(), 1);
 }

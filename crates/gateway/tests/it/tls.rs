@@ -44,6 +44,36 @@ fn gateway(url: &str, certificates: &Arc<Certificates>) -> TestGateway {
     TestGateway::of(upstream, |_| (), Some(Arc::clone(certificates)))
 }
 
+/// A gateway with TLS, which is a good upstream over HTTP/2.
+pub struct HttpsGateway {
+    folder: Folder,
+    gateway: TestGateway,
+}
+
+impl HttpsGateway {
+    pub fn new(name: &str, url: &str) -> HttpsGateway {
+        let folder = Folder::new(name);
+        let certificates = Certificates::read(&folder.write("upstream")).unwrap();
+        let upstream = Upstream::new(&patient(url), Trust::system).unwrap();
+        let gateway = TestGateway::of(upstream, |_| (), Some(certificates));
+        HttpsGateway { folder, gateway }
+    }
+
+    /// What another gateway forwards to.
+    pub fn as_upstream(&self) -> Arc<Upstream> {
+        let url = format!("https://localhost:{}", self.gateway.address.port());
+        let trust = || Trust::only(self.folder.file("cert.pem"));
+        Upstream::new(&patient(&url), trust).unwrap()
+    }
+}
+
+/// An upstream that may take longer than any test.
+fn patient(url: &str) -> tollgate_policy::shapes::Upstream {
+    let mut shape = crate::support::upstream(&[url]);
+    shape.response_timeout_ms = 600_000;
+    shape
+}
+
 fn call(gateway: &TestGateway, authority: &Path, more: &[&str]) -> String {
     let url = format!("https://localhost:{}/x", gateway.address.port());
     let to = format!("localhost:{}:127.0.0.1", gateway.address.port());

@@ -155,6 +155,11 @@ impl PlacedLimit {
         self.shows_headers
     }
 
+    /// Whether every request is one to it, whatever that costs.
+    pub fn counts_requests(&self) -> bool {
+        self.counts_requests
+    }
+
     /// What a request is charged whose route states this cost, or none.
     #[inline]
     pub fn cost(&self, stated: Option<u64>) -> u64 {

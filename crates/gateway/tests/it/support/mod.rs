@@ -1,6 +1,7 @@
 //! A gateway to test, an upstream that does as it is told, and a caller that writes bytes.
 
 mod child;
+mod law;
 mod raw;
 mod upstream;
 
@@ -17,6 +18,7 @@ use tollgate_policy::shapes::{self, Server, Workers};
 use tollgate_wire::HeadLines;
 
 pub use child::ChildGateway;
+pub use law::TestLaw;
 pub use raw::{Raw, get, header};
 pub use upstream::{Exchange, Served};
 
@@ -74,6 +76,11 @@ impl TestGateway {
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
+    }
+
+    /// Changes the settings while it runs.
+    pub fn change(&self, server: &Server) {
+        self.running.as_ref().unwrap().tuning().change(Settings::new(server));
     }
 
     /// Begins to stop; the answer ends when the gateway has.

@@ -1,0 +1,168 @@
+//! Bodies of requests over HTTP/2: slow, large, silent.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::http2::{connect_with, grpc_upstream};
+use crate::support::{Exchange, Raw, Served, TestGateway};
+
+/// A body that comes when it is told to.
+pub struct Pieces(UnboundedReceiver<Frame<Bytes>>);
+
+impl Pieces {
+    pub fn new() -> (UnboundedSender<Frame<Bytes>>, Pieces) {
+        let (sender, receiver) = unbounded_channel();
+        (sender, Pieces(receiver))
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|piece| piece.map(Ok))
+    }
+}
+
+fn piece(text: &'static str) -> Frame<Bytes> {
+    Frame::data(Bytes::from_static(text.as_bytes()))
+}
+
+/// Longer than a body may be silent in these tests.
+const SILENCE: Duration = Duration::from_millis(1000);
+
+fn impatient(url: &str) -> TestGateway {
+    TestGateway::with(&[url], |server| server.caps.body_timeout_ms = 200)
+}
+
+/// Answers with the first half of the body, before the second has come, and then with that.
+fn chat() -> Served {
+    Served::new(|exchange: &mut Exchange| {
+        exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        for _ in 0..2 {
+            let mut half = String::new();
+            while !half.ends_with("half") {
+                let mut byte = [0];
+                std::io::Read::read_exact(&mut exchange.reader, &mut byte).unwrap();
+                half.push(byte[0].into());
+            }
+            exchange.write("4\r\nhalf\r\n");
+        }
+        exchange.write("0\r\n\r\n");
+        false
+    })
+}
+
+#[test]
+fn a_caller_may_be_silent_once_it_is_answered() {
+    let upstream = chat();
+    let gateway = impatient(&upstream.url());
+    let mut caller = Raw::connect(gateway.address);
+    caller.write("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 8\r\n\r\nhalf").read_until("half");
+    std::thread::sleep(SILENCE);
+    caller.write("half").read_until("half\r\n0\r\n\r\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_over_http2_may_be_silent_once_it_is_answered() {
+    let upstream = chat();
+    let gateway = impatient(&upstream.url());
+    let (pieces, body) = Pieces::new();
+    pieces.send(piece("half")).unwrap();
+    let request = Request::post("http://a/").body(body).unwrap();
+    let answer = connect_with(gateway.address).await.send_request(request).await.unwrap();
+    tokio::time::sleep(SILENCE).await;
+    pieces.send(piece("half")).unwrap();
+    drop(pieces);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "halfhalf");
+}
+
+/// Neither a caller of gRPC nor its service need say anything for a long time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_may_be_silent_from_the_beginning() {
+    let upstream = grpc_upstream(std::sync::Arc::default()).await;
+    let gateway = impatient(&format!("http://{upstream}"));
+    let (pieces, body) = Pieces::new();
+    let request = Request::post("http://service.test/pkg.Service/Watch")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(body)
+        .unwrap();
+    let mut sender = connect_with(gateway.address).await;
+    let answer = sender.send_request(request);
+    let told = async {
+        tokio::time::sleep(SILENCE).await;
+        pieces.send(piece("late")).unwrap();
+        drop(pieces);
+    };
+    let (answer, ()) = tokio::join!(answer, told);
+    let body = answer.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(body.trailers().and_then(|map| map.get("grpc-status")).unwrap(), "0");
+    assert_eq!(body.to_bytes(), "late");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_stops_coming_is_408_and_too_large_a_one_413() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        while !exchange.lines().is_empty() {}
+        false
+    });
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.body_timeout_ms = 200;
+        server.caps.body_bytes = 1000;
+    });
+    let mut sender = connect_with(gateway.address).await;
+    let (half, body) = Pieces::new();
+    half.send(piece("half")).unwrap();
+    let slow = Request::post("http://a/").body(body).unwrap();
+    let answer = sender.send_request(slow).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
+    let (much, body) = Pieces::new();
+    for _ in 0..2 {
+        much.send(Frame::data(Bytes::from(vec![b'x'; 600]))).unwrap();
+    }
+    let large = Request::post("http://a/").body(body).unwrap();
+    let answer = sender.send_request(large).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    let announced = Request::post("http://a/").header("content-length", "1001");
+    let (_never, body) = Pieces::new();
+    let answer = sender.send_request(announced.body(body).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_the_gateway_says_is_no_trailer() {
+    let upstream = grpc_upstream(std::sync::Arc::default()).await;
+    let gateway = TestGateway::new(&format!("http://{upstream}"));
+    let (pieces, body) = Pieces::new();
+    let mut trailers = HeaderMap::new();
+    for name in ["x-sum", "x-tollgate-tenant", "x-forwarded-for", "authorization", "x-request-id"] {
+        trailers.insert(name, HeaderValue::from_static("forged"));
+    }
+    pieces.send(piece("body")).unwrap();
+    pieces.send(Frame::trailers(trailers)).unwrap();
+    drop(pieces);
+    let request = Request::post("http://service.test/pkg.Service/Method")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(body)
+        .unwrap();
+    let answer = connect_with(gateway.address).await.send_request(request).await.unwrap();
+    let body = answer.into_body().collect().await.unwrap();
+    let mut seen: Vec<_> = body.trailers().unwrap().keys().map(HeaderName::as_str).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["grpc-status", "x-sum"]);
+}

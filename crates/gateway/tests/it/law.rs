@@ -1,0 +1,240 @@
+//! The law, as callers and upstreams see it.
+
+use tollgate_gateway::law::Outcome;
+
+use crate::support::{Exchange, Raw, Served, TestLaw, eventually, header};
+
+const KEY: &str = "tg_live_ExampleKeyDoNotUseItReal0fYmW4";
+
+/// A file with one key, of user `ci` of tenant `acme`, whose plan is `p`.
+fn file(upstream: &Served, plan: &str) -> String {
+    format!(
+        "
+upstreams: {{ api: {{ url: \"{}\" }} }}
+routes:
+  - {{ path: \"/*\", upstream: api }}
+  - {{ path: /open, upstream: api, auth: none }}
+plans: {{ p: {plan} }}
+tenants: [ {{ id: acme, plan: p }} ]
+keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
+",
+        upstream.url(),
+        tollgate_policy::Sha256::of(KEY.as_bytes())
+    )
+}
+
+fn get(gateway: &TestLaw, path: &str, headers: &str) -> (String, String) {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
+    Raw::connect(gateway.address).write(request).response()
+}
+
+#[test]
+fn no_key_of_ours_goes_on_wherever_it_stands_beside_others() {
+    let upstream = Served::echo();
+    let gateway = TestLaw::new(&file(&upstream, "{}"));
+    let key = format!("x-api-key: {KEY}\r\n");
+    let bearer = format!("Authorization: Bearer {KEY}\r\n");
+    let other = "authorization: Basic dTpw\r\n";
+    for (path, headers, kept) in [
+        ("/x", format!("{key}{bearer}"), vec![]),
+        ("/x", format!("{key}{other}{bearer}"), vec!["authorization: Basic dTpw"]),
+        ("/x", format!("{other}{bearer}"), vec!["authorization: Basic dTpw"]),
+        ("/x", format!("{key}authorization: bearer \t{KEY}\r\n"), vec![]),
+        (
+            "/x",
+            format!("{key}authorization: Bearer theirs\r\n"),
+            vec!["authorization: Bearer theirs"],
+        ),
+        ("/open", format!("x-api-key: theirs\r\n{key}{bearer}"), vec!["x-api-key: theirs"]),
+        ("/open", format!("{key}x-api-key: theirs\r\n"), vec!["x-api-key: theirs"]),
+    ] {
+        let (head, seen) = get(&gateway, path, &headers);
+        assert!(head.starts_with("HTTP/1.1 200"), "{headers}: {head}");
+        assert!(!seen.contains("tg_"), "{headers}: {seen}");
+        let is_key = |line: &&str| line.starts_with("authorization") || line.starts_with("x-api");
+        assert_eq!(seen.lines().filter(is_key).collect::<Vec<_>>(), kept, "{headers}");
+    }
+    // Two keys of ours in the same place are none.
+    let (head, _) = get(&gateway, "/x", &format!("{bearer}{bearer}"));
+    assert!(head.starts_with("HTTP/1.1 401"), "{head}");
+}
+
+/// Where degraded requests go they may be too many, too.
+#[test]
+fn an_upstream_that_is_degraded_to_has_its_own_backpressure() {
+    let upstream = Served::echo();
+    let spare = Served::new(|exchange: &mut Exchange| {
+        // It answers nobody.
+        let _ = std::io::Read::read(&mut exchange.reader, &mut [0]);
+        false
+    });
+    let gateway = TestLaw::new(&format!(
+        "
+auth: {{ mode: none }}
+upstreams:
+  api: {{ url: \"{}\" }}
+  spare: {{ url: \"{}\", backpressure: {{ threshold: 1 }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+defaults:
+  client: {{ sustained: {{ rate: 1, window: day }}, scope: user, strategy: degrade, degrade: {{ upstream: spare }} }}
+  tenant: {{ sustained: {{ rate: 100, window: day }}, scope: global }}
+",
+        upstream.url(),
+        spare.url()
+    ));
+    let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    assert!(get(&gateway, "/", "").0.starts_with("HTTP/1.1 200"));
+    let mut pending: Vec<Raw> = (0..2).map(|_| Raw::connect(gateway.address)).collect();
+    for caller in &mut pending {
+        caller.write(request);
+    }
+    eventually("both are pending", || spare.heads().len() == 2);
+    let (head, body) = get(&gateway, "/", "");
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert!(body.contains("upstream:spare") && body.contains("temporary-reduced"), "{body}");
+    assert_eq!(gateway.records().last().unwrap().outcome, Outcome::GivenBack);
+    assert_eq!(spare.heads().len(), 2);
+}
+
+/// Whoever was charged is told of it, also where the upstream fails; whoever was given it back is not.
+#[test]
+fn an_upstream_that_fails_keeps_nobody_from_being_told_of_limits() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        // It has read the request, and then hangs up or takes its time.
+        exchange.head.contains("/slow")
+            && std::io::Read::read(&mut exchange.reader, &mut [0]).is_err()
+    });
+    let gateway = TestLaw::new(&format!(
+        "
+auth: {{ mode: none }}
+upstreams:
+  api: {{ url: \"{0}\" }}
+  slow: {{ url: \"{0}\", response_timeout_ms: 200 }}
+  nobody: {{ url: \"http://127.0.0.1:1\" }}
+routes:
+  - {{ path: \"/*\", upstream: api }}
+  - {{ path: /slow, upstream: slow }}
+  - {{ path: /nobody, upstream: nobody }}
+defaults:
+  client: {{ sustained: {{ rate: 2, window: day }}, scope: user, strategy: degrade }}
+  tenant: {{ sustained: {{ rate: 100, window: day }}, scope: global }}
+",
+        upstream.url()
+    ));
+    for (path, status, remaining, degraded) in [
+        ("/x", "502", Some("1"), None),
+        ("/nobody", "502", None, None),
+        ("/slow", "504", Some("0"), None),
+        ("/x", "502", Some("0"), Some("user-day")),
+    ] {
+        let request = format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+        let (head, body) = Raw::connect(gateway.address).write(request).response();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {head}");
+        assert_eq!(header(&head, "content-type"), Some("application/problem+json"), "{path}");
+        assert_eq!(header(&head, "x-ratelimit-remaining"), remaining, "{path}: {head}");
+        assert_eq!(header(&head, "x-ratelimit-degraded"), degraded, "{path}: {head}");
+        assert!(body.contains(header(&head, "x-request-id").unwrap()), "{path}: {body}");
+        assert_eq!(head.matches("x-request-id").count(), 1, "{head}");
+    }
+}
+
+#[test]
+fn a_request_costs_what_its_route_says_whatever_its_limits_count() {
+    let upstream = Served::echo();
+    let rate = "rate_limit: { sustained: { rate: 1000 }, scope: user, cost: 3 }";
+    let quota = "quota: { limit: 1000, window: month }";
+    for (plan, defaults, costs) in [
+        (format!("{{ {quota} }}"), "null", [7, 1]),
+        (format!("{{ {rate}, {quota} }}"), "null", [7, 3]),
+        ("{}".to_owned(), "null", [7, 0]),
+    ] {
+        let gateway = TestLaw::new(&format!(
+            "
+auth: {{ mode: none }}
+upstreams: {{ api: {{ url: \"{}\" }}, nobody: {{ url: \"http://127.0.0.1:1\" }} }}
+routes:
+  - {{ path: /stated, upstream: api, rate_limit: {{ cost: 7 }} }}
+  - {{ path: /unstated, upstream: api }}
+  - {{ path: /nobody, upstream: nobody, rate_limit: {{ cost: 7 }} }}
+defaults: {{ client: {defaults}, tenant: {defaults} }}
+plans: {{ p: {plan} }}
+tenants: [ {{ id: anonymous, plan: p }} ]
+",
+            upstream.url()
+        ));
+        for path in ["/stated", "/unstated"] {
+            assert!(get(&gateway, path, "").0.starts_with("HTTP/1.1 200"), "{plan}");
+        }
+        let found: Vec<u64> = gateway.records().iter().map(|record| record.cost).collect();
+        assert_eq!(found, costs, "{plan}");
+        // What is given back was not spent.
+        assert!(get(&gateway, "/nobody", "").0.starts_with("HTTP/1.1 502"));
+        let metrics = gateway.metrics();
+        for (path, tokens) in [("/stated", costs[0]), ("/unstated", costs[1]), ("/nobody", 0)] {
+            let line = format!(
+                "rate_limit_tokens_consumed_total{{tier=\"p\",endpoint=\"{path}\"}} {tokens}\n"
+            );
+            assert!(metrics.contains(&line), "{line}{plan}:\n{metrics}");
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_of_the_server_as_a_whole_goes_where_its_root_goes() {
+    let upstream = Served::echo();
+    let gateway = TestLaw::new(&file(&upstream, "{}"));
+    let request = format!("OPTIONS * HTTP/1.1\r\nhost: a\r\nx-api-key: {KEY}\r\n\r\n");
+    let (head, seen) = Raw::connect(gateway.address).write(request).response();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(seen.starts_with("OPTIONS * HTTP/1.1\r\n"), "{seen}");
+}
+
+#[test]
+fn one_connection_too_many_is_answered_like_any_request() {
+    let upstream = Served::echo();
+    let gateway = TestLaw::with("{ connections: 1 }", &file(&upstream, "{}"));
+    let mut held = Raw::connect(gateway.address);
+    let request = format!("GET / HTTP/1.1\r\nhost: a\r\nx-api-key: {KEY}\r\n\r\n");
+    held.write(request).response();
+    let (head, body) = Raw::connect(gateway.address).response();
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert_eq!(header(&head, "retry-after"), Some("1"));
+    assert_eq!(header(&head, "connection"), Some("close"));
+    assert_eq!(header(&head, "content-type"), Some("application/problem+json"));
+    assert!(body.contains(header(&head, "x-request-id").unwrap()), "{body}");
+}
+
+#[test]
+fn an_upstream_that_cannot_be_connected_to_in_time_is_504_and_costs_nothing() {
+    // Nobody accepts here, and the line is full: the kernel answers no more who want to connect.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap();
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let caller =
+                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            caller.set_nonblocking(true).unwrap();
+            let _ = caller.connect(&address);
+            caller
+        })
+        .collect();
+    let gateway = TestLaw::new(&format!(
+        "
+auth: {{ mode: none }}
+upstreams: {{ api: {{ url: \"http://{}\", connect_timeout_ms: 300 }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+defaults: {{ client: {{ sustained: {{ rate: 1, window: day }}, scope: user }}, tenant: null }}
+",
+        address.as_socket().unwrap()
+    ));
+    for _ in 0..2 {
+        let (head, body) = get(&gateway, "/", "");
+        assert!(head.starts_with("HTTP/1.1 504"), "{head}");
+        assert_eq!(header(&head, "content-type"), Some("application/problem+json"));
+        assert!(body.contains("Connecting to the upstream took too long."), "{body}");
+    }
+    assert_eq!(gateway.records()[1].outcome, Outcome::GivenBack);
+    drop(waiting);
+}
