@@ -107,7 +107,7 @@ section! {
         /// Bytes of a request's body.
         #[schemars(range(min = 0, max = MAX_FIGURE))]
         pub body_bytes: u64,
-        /// The longest time without a byte of a request's body, in milliseconds.
+        /// The longest time without a byte of a request's body, in milliseconds, until its response begins. A gRPC call has none.
         #[schemars(range(min = 0, max = MAX_MS))]
         pub body_timeout_ms: u64,
     }
