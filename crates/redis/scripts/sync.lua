@@ -2,17 +2,17 @@
 -- already, and what is too much is a debt that all of them carry.
 --
 -- Arguments: the algorithm's letter, the figures as text, the capacity, three more figures of the algorithm; the node's
--- name; when the counter began, as the node knows it; what the node has consumed of it since then in all; what of that it
--- has not been told the arrival of; and what all have consumed in all, as the node knows it. A node's sum is kept beside the
--- counter, so a call that is repeated counts once.
+-- name; the number of its account with the counter; when the counter began, as the node knows it; what the node has consumed
+-- of it since then in all; what of that it has not been told the arrival of; and what all have consumed in all, as the node
+-- knows it. A node's account and sum are kept beside the counter, so a call that is repeated counts once.
 --
 -- The answer is the time; when the counter began; what all have consumed since; how much of it is news to the node; and what
 -- is left, which is all that a node needs that knew nothing of this counter. It may be a debt.
 local key = KEYS[1]
 local kind, text, capacity = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit = { tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), capacity, text, kind }
-local node, born_seen, sum = 'node:' .. ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
-local unsent, total_seen = tonumber(ARGV[10]), tonumber(ARGV[11])
+local node, account, born_seen = 'node:' .. ARGV[7], ARGV[8], tonumber(ARGV[9])
+local sum, unsent, total_seen = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 
 local is_bucket = kind == 'b' or kind == 'p'
 local state
@@ -26,11 +26,14 @@ if not state then return { now } end
 local stored = call('HMGET', key, 'born', 'total', node)
 -- Another algorithm's counter is deleted by the write below, and all of this with it.
 if state[STALE] then stored = {} end
-local born, total, known = tonumber(stored[1]), tonumber(stored[2]) or 0, tonumber(stored[3]) or 0
+local born, total = tonumber(stored[1]), tonumber(stored[2]) or 0
 local is_known = born and born == born_seen
--- What of its consumption the node thinks has arrived; `known` is what has. More has where an answer was lost.
+-- What of its consumption the node thinks has arrived; `known` is what has. More has where an answer was lost. A sum of
+-- another account says nothing of this one: the node forgot the counter meanwhile, and began at 0 again.
 local acknowledged = is_known and sum - unsent or 0
 local claimed = is_known and sum or unsent
+local of_account, known = string.match(stored[3] or '', '^(%d+) (%d+)$')
+known = of_account == account and tonumber(known) or acknowledged
 local consumed = math.max(claimed - known, 0)
 if not born and consumed == 0 then return { now, 0, 0, 0, capacity } end
 
@@ -60,6 +63,6 @@ if consumed > 0 then
   end
   total = total + consumed
   born = born or now
-  call('HSET', key, 'born', born, 'total', total, node, claimed)
+  call('HSET', key, 'born', born, 'total', total, node, account .. string.format(' %.0f', claimed))
 end
 return { now, born, total, news, rest }

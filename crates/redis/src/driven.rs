@@ -94,12 +94,18 @@ impl Driven {
 }
 
 /// A node's account with a counter that nodes decide by themselves.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Account(Ledger);
 
 /// What an account has told and not been answered yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Told(Statement);
+
+impl Default for Account {
+    fn default() -> Account {
+        Account(Ledger::begin())
+    }
+}
 
 impl Account {
     /// Enters what was admitted here.

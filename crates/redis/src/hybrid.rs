@@ -151,7 +151,7 @@ impl<C: Clock + 'static> Hybrid<C> {
         let book = Book {
             rule: Arc::clone(charge.0),
             figures: Arc::clone(figures),
-            ledger: Ledger::default(),
+            ledger: Ledger::begin(),
             due: now,
             settled: (now, self.0.strict.times_opened()),
         };

@@ -1,8 +1,13 @@
-//! What a node knows of one shared counter: what it has consumed, and what all have. Pure.
+//! What a node knows of one shared counter: what it has consumed, and what all have.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A node's account with one counter in Redis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ledger {
+    /// Which account it is. Redis keeps a node's sum, and must not take that of an account which the node has forgotten for
+    /// this one's.
+    account: u64,
     /// When the counter began, as Redis last said; 0 if it did not.
     born: i64,
     /// What we have consumed of it since then.
@@ -16,6 +21,7 @@ pub(crate) struct Ledger {
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
+    pub(crate) account: u64,
     pub(crate) born: i64,
     pub(crate) sum: u64,
     pub(crate) unsent: u64,
@@ -63,7 +69,16 @@ impl News {
     }
 }
 
+/// How many accounts this process has begun.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
 impl Ledger {
+    /// A new account, unlike all that this process has begun before.
+    pub(crate) fn begin() -> Ledger {
+        let account = BEGUN.fetch_add(1, Relaxed) + 1;
+        Ledger { account, born: 0, sum: 0, acknowledged: 0, total: 0 }
+    }
+
     pub(crate) fn consume(&mut self, cost: u64) {
         self.sum = self.sum.saturating_add(cost);
     }
@@ -78,7 +93,8 @@ impl Ledger {
     }
 
     pub(crate) fn statement(&self) -> Statement {
-        Statement { born: self.born, sum: self.sum, unsent: self.unsent(), total: self.total }
+        let Ledger { account, born, sum, total, .. } = *self;
+        Statement { account, born, sum, unsent: self.unsent(), total }
     }
 
     /// Enters the answer to a statement, and tells what that means here.
@@ -105,22 +121,27 @@ mod tests {
 
     #[test]
     fn what_is_consumed_while_redis_is_told_is_told_next_time() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::begin();
+        let account = ledger.account;
+        assert_ne!(Ledger::begin().account, account);
         ledger.consume(5);
         let sent = ledger.statement();
-        assert_eq!(sent, Statement { born: 0, sum: 5, unsent: 5, total: 0 });
+        assert_eq!(sent, Statement { account, born: 0, sum: 5, unsent: 5, total: 0 });
         ledger.consume(2);
         let news = ledger.settle(sent, Settled { born: 9, total: 8, news: 0, rest: 92 });
         assert_eq!(news, News::Left(90));
         assert_eq!((news.charge(93), news.charge(80)), (3, 0));
-        assert_eq!(ledger.statement(), Statement { born: 9, sum: 7, unsent: 2, total: 8 });
+        assert_eq!(ledger.statement(), Statement { account, born: 9, sum: 7, unsent: 2, total: 8 });
         // A lost answer changes nothing: the sum says it again.
         ledger.consume(1);
-        assert_eq!(ledger.statement(), Statement { born: 9, sum: 8, unsent: 3, total: 8 });
+        assert_eq!(ledger.statement(), Statement { account, born: 9, sum: 8, unsent: 3, total: 8 });
         let sent = ledger.statement();
         let news = ledger.settle(sent, Settled { born: 20, total: 3, news: 0, rest: -4 });
         assert_eq!(news.charge(0), 4);
-        assert_eq!(ledger.statement(), Statement { born: 20, sum: 3, unsent: 0, total: 3 });
+        assert_eq!(
+            ledger.statement(),
+            Statement { account, born: 20, sum: 3, unsent: 0, total: 3 }
+        );
         let (sent, settled) =
             (ledger.statement(), Settled { born: 20, total: 9, news: 6, rest: 1 });
         assert_eq!(ledger.settle(sent, settled), News::Others(6));

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
+mod accounts;
 mod breaker;
 mod chains;
 mod cluster;

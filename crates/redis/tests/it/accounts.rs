@@ -1,0 +1,106 @@
+//! Accounts of hybrid counters: what they tell counts once, also after they were forgotten and begun anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_engine::{Limit, Rate};
+use tollgate_redis::Figures;
+use tollgate_redis::driven::{Account, Driven, News};
+
+use crate::hybrid::node_telling_every;
+use crate::servers::{Brand, Server, on_both, run, until};
+
+/// In microseconds.
+const NOW: u64 = 1_767_225_600_000_000;
+
+/// Nodes that tell one counter of a thousand a day what they consumed, all at the same moment.
+struct Desk {
+    connection: redis::Connection,
+    driven: Driven,
+    figures: Figures,
+}
+
+impl Desk {
+    fn at(server: &Server) -> Desk {
+        let mut connection = server.connection();
+        let driven = Driven::default();
+        for body in driven.bodies() {
+            redis::cmd("SCRIPT").arg("LOAD").arg(body).exec(&mut connection).unwrap();
+        }
+        let limit = Limit::token_bucket(Rate::per_day(1000)).build().unwrap();
+        Desk { connection, driven, figures: Figures::of(&limit).unwrap() }
+    }
+
+    /// Tells what an account has to tell.
+    fn sync(&mut self, node: &str, account: &mut Account) -> News {
+        let told = account.told();
+        let answer = self.lose_answer(node, account);
+        account.settle(told, &answer).unwrap()
+    }
+
+    /// The same, but the node does not hear the answer.
+    fn lose_answer(&mut self, node: &str, account: &mut Account) -> redis::Value {
+        let cmd = self.driven.sync("alice", &self.figures, (node, account.told()), NOW);
+        cmd.query(&mut self.connection).unwrap()
+    }
+
+    fn number(&mut self, field: &str) -> i64 {
+        redis::cmd("HGET").arg("alice").arg(field).query(&mut self.connection).unwrap()
+    }
+}
+
+/// A node forgets counters that rest, and its name stays the same.
+fn begun_anew(brand: Brand) {
+    let server = Server::start(brand);
+    let mut desk = Desk::at(&server);
+    let mut first = Account::default();
+    first.consume(400);
+    assert_eq!(desk.sync("a", &mut first), News::Left(600));
+    let mut second = Account::default();
+    second.consume(300);
+    desk.lose_answer("a", &mut second);
+    second.consume(100);
+    assert_eq!(desk.sync("a", &mut second), News::Left(200));
+    assert_eq!((desk.number("total"), desk.number("tokens")), (800, 200));
+    // Others learn of both, and this node of the others.
+    let mut other = Account::default();
+    other.consume(50);
+    assert_eq!(desk.sync("b", &mut other), News::Left(150));
+    assert_eq!(desk.sync("a", &mut second), News::Others(50));
+    // However often it comes back, there is one field of it.
+    for _ in 0..10 {
+        let mut next = Account::default();
+        next.consume(1);
+        desk.sync("a", &mut next);
+    }
+    assert_eq!(desk.number("total"), 860);
+    let fields: Vec<String> = server.ask(&["HKEYS", "alice"]);
+    assert_eq!(fields.iter().filter(|field| field.starts_with("node:")).count(), 2, "{fields:?}");
+}
+
+fn forgotten_by_its_node(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(1000).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let (one, of_one, rule) =
+            node_telling_every(Duration::from_millis(2), &server, &limit).await;
+        let id = of_one.identity("alice");
+        for round in 1..=3 {
+            of_one.check(&rule, id, 100).unwrap();
+            assert!(one.consumed("alice", (&rule, id), &figures, 100));
+            until("it is told", || {
+                server.ask::<Option<i64>>(&["HGET", "alice", "total"]) == Some(100 * round)
+            })
+            .await;
+            until("it is forgotten", || one.in_use() == 0).await;
+        }
+        assert_eq!(server.ask::<i64>(&["HGET", "alice", "tokens"]), 700);
+        assert_eq!(of_one.peek(&rule, id).remaining, 700);
+    });
+}
+
+on_both! {
+    anew => begun_anew;
+    forgotten => forgotten_by_its_node;
+}
