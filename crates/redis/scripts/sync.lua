@@ -3,8 +3,9 @@
 --
 -- Arguments: the algorithm's letter, the figures as text, the capacity, three more figures of the algorithm; the node's
 -- name; the number of its account with the counter; when the counter began, as the node knows it; what the node has consumed
--- of it since then in all; what of that it has not been told the arrival of; and what all have consumed in all, as the node
--- knows it. A node's account and sum are kept beside the counter, so a call that is repeated counts once.
+-- of it since then in all; what of that it has not been told the arrival of; what of this in turn is not to be counted unless
+-- it was already; and what all have consumed in all, as the node knows it. A node's account and sum are kept beside the
+-- counter, so a call that is repeated counts once.
 --
 -- The answer is the time; when the counter began; what all have consumed since; how much of it is news to the node; and what
 -- is left, which is all that a node needs that knew nothing of this counter. It may be a debt.
@@ -12,7 +13,7 @@ local key = KEYS[1]
 local kind, text, capacity = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit = { tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), capacity, text, kind }
 local node, account, born_seen = 'node:' .. ARGV[7], ARGV[8], tonumber(ARGV[9])
-local sum, unsent, total_seen = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
+local sum, unsent, forgiven, total_seen = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
 
 local is_bucket = kind == 'b' or kind == 'p'
 local state
@@ -34,7 +35,8 @@ local acknowledged = is_known and sum - unsent or 0
 local claimed = is_known and sum or unsent
 local of_account, known = string.match(stored[3] or '', '^(%d+) (%d+)$')
 known = of_account == account and tonumber(known) or acknowledged
-local consumed = math.max(claimed - known, 0)
+local settled = forgiven > 0 and math.max(known, acknowledged + forgiven) or known
+local consumed = math.max(claimed - settled, 0)
 if not born and consumed == 0 then return { now, 0, 0, 0, capacity } end
 
 local rest
@@ -63,6 +65,7 @@ if consumed > 0 then
   end
   total = total + consumed
   born = born or now
-  call('HSET', key, 'born', born, 'total', total, node, account .. string.format(' %.0f', claimed))
+  call('HSET', key, 'born', born, 'total', total)
 end
+if claimed > known then call('HSET', key, node, account .. string.format(' %.0f', claimed)) end
 return { now, born, total, news, rest }

@@ -160,7 +160,8 @@ pub(crate) fn sync(
     let letter = if matches!(figures.shape, Shape::Log(_)) { "s" } else { figures.letter };
     cmd.arg(letter).arg(&figures.text).arg(figures.capacity());
     cmd.arg(sent[0]).arg(sent[1]).arg(sent[2]);
-    cmd.arg(node).arg(told.account).arg(told.born).arg(told.sum).arg(told.unsent).arg(told.total);
+    cmd.arg(node).arg(told.account).arg(told.born);
+    cmd.arg(told.sum).arg(told.unsent).arg(told.forgiven).arg(told.total);
     cmd
 }
 

@@ -113,8 +113,13 @@ impl Account {
         self.0.consume(cost);
     }
 
+    /// Takes back what was entered.
+    pub fn give_back(&mut self, cost: u64) {
+        self.0.unconsume(cost);
+    }
+
     /// What it has to tell.
-    pub fn told(&self) -> Told {
+    pub fn told(&mut self) -> Told {
         Told(self.0.statement())
     }
 

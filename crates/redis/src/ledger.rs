@@ -14,6 +14,10 @@ pub(crate) struct Ledger {
     sum: u64,
     /// How much of that Redis has acknowledged.
     acknowledged: u64,
+    /// The highest sum that was stated. Redis may have counted it, also if no answer came.
+    stated: u64,
+    /// What of the stated and not acknowledged is not to be counted any more, if it was not counted already.
+    forgiven: u64,
     /// What all have consumed since then, as Redis last said.
     total: u64,
 }
@@ -25,6 +29,7 @@ pub(crate) struct Statement {
     pub(crate) born: i64,
     pub(crate) sum: u64,
     pub(crate) unsent: u64,
+    pub(crate) forgiven: u64,
     pub(crate) total: u64,
 }
 
@@ -76,7 +81,7 @@ impl Ledger {
     /// A new account, unlike all that this process has begun before.
     pub(crate) fn begin() -> Ledger {
         let account = BEGUN.fetch_add(1, Relaxed) + 1;
-        Ledger { account, born: 0, sum: 0, acknowledged: 0, total: 0 }
+        Ledger { account, born: 0, sum: 0, acknowledged: 0, stated: 0, forgiven: 0, total: 0 }
     }
 
     pub(crate) fn consume(&mut self, cost: u64) {
@@ -84,22 +89,29 @@ impl Ledger {
     }
 
     /// Takes back what was consumed and not yet told; what was told stays, and time repays it.
+    ///
+    /// Where a statement is under way or its answer was lost, only Redis knows which of the two it is. So a sum that was
+    /// stated is never lowered: what was to be taken from it is stated beside it.
     pub(crate) fn unconsume(&mut self, cost: u64) {
-        self.sum -= cost.min(self.unsent());
+        let unstated = cost.min(self.sum - self.stated);
+        self.sum -= unstated;
+        self.forgiven += (cost - unstated).min(self.unsent());
     }
 
+    /// What is still to be told.
     pub(crate) fn unsent(&self) -> u64 {
-        self.sum - self.acknowledged
+        self.sum - self.acknowledged - self.forgiven
     }
 
-    pub(crate) fn statement(&self) -> Statement {
-        let Ledger { account, born, sum, total, .. } = *self;
-        Statement { account, born, sum, unsent: self.unsent(), total }
+    pub(crate) fn statement(&mut self) -> Statement {
+        self.stated = self.sum;
+        let Ledger { account, born, sum, forgiven, total, .. } = *self;
+        Statement { account, born, sum, unsent: sum - self.acknowledged, forgiven, total }
     }
 
-    /// Enters the answer to a statement, and tells what that means here.
+    /// Enters the answer to the last statement, and tells what that means here.
     pub(crate) fn settle(&mut self, sent: Statement, settled: Settled) -> News {
-        let since = self.sum - sent.sum;
+        let since = self.sum.saturating_sub(sent.sum);
         let is_known = settled.born == self.born;
         if is_known {
             self.acknowledged = sent.sum;
@@ -107,6 +119,7 @@ impl Ledger {
             // The counter is another one: it knows only what we have just told it.
             (self.acknowledged, self.sum) = (sent.unsent, sent.unsent + since);
         }
+        (self.stated, self.forgiven) = (self.acknowledged, 0);
         (self.born, self.total) = (settled.born, settled.total);
         match is_known {
             true => News::Others(settled.news),
@@ -126,24 +139,49 @@ mod tests {
         assert_ne!(Ledger::begin().account, account);
         ledger.consume(5);
         let sent = ledger.statement();
-        assert_eq!(sent, Statement { account, born: 0, sum: 5, unsent: 5, total: 0 });
+        assert_eq!(sent, Statement { account, born: 0, sum: 5, unsent: 5, forgiven: 0, total: 0 });
         ledger.consume(2);
         let news = ledger.settle(sent, Settled { born: 9, total: 8, news: 0, rest: 92 });
         assert_eq!(news, News::Left(90));
         assert_eq!((news.charge(93), news.charge(80)), (3, 0));
-        assert_eq!(ledger.statement(), Statement { account, born: 9, sum: 7, unsent: 2, total: 8 });
+        assert_eq!(
+            ledger.statement(),
+            Statement { account, born: 9, sum: 7, unsent: 2, forgiven: 0, total: 8 }
+        );
         // A lost answer changes nothing: the sum says it again.
         ledger.consume(1);
-        assert_eq!(ledger.statement(), Statement { account, born: 9, sum: 8, unsent: 3, total: 8 });
+        assert_eq!(
+            ledger.statement(),
+            Statement { account, born: 9, sum: 8, unsent: 3, forgiven: 0, total: 8 }
+        );
         let sent = ledger.statement();
         let news = ledger.settle(sent, Settled { born: 20, total: 3, news: 0, rest: -4 });
         assert_eq!(news.charge(0), 4);
         assert_eq!(
             ledger.statement(),
-            Statement { account, born: 20, sum: 3, unsent: 0, total: 3 }
+            Statement { account, born: 20, sum: 3, unsent: 0, forgiven: 0, total: 3 }
         );
         let (sent, settled) =
             (ledger.statement(), Settled { born: 20, total: 9, news: 6, rest: 1 });
         assert_eq!(ledger.settle(sent, settled), News::Others(6));
+    }
+    #[test]
+    fn a_sum_that_was_stated_is_never_lowered() {
+        let mut ledger = Ledger::begin();
+        ledger.consume(5);
+        let sent = ledger.statement();
+        ledger.consume(1);
+        ledger.unconsume(4);
+        assert_eq!((ledger.sum, ledger.forgiven, ledger.unsent()), (5, 3, 2));
+        // The answer came: what was told stays.
+        let mut answered = ledger;
+        let news = answered.settle(sent, Settled { born: 9, total: 5, news: 0, rest: 95 });
+        assert_eq!((news, answered.unsent()), (News::Left(95), 0));
+        answered.unconsume(7);
+        assert_eq!((answered.sum, answered.unsent()), (5, 0));
+        // It did not: whether the sum was counted is for Redis to say.
+        ledger.consume(10);
+        ledger.unconsume(100);
+        assert_eq!((ledger.sum, ledger.forgiven, ledger.unsent()), (5, 5, 0));
     }
 }

@@ -38,6 +38,14 @@ impl Desk {
         account.settle(told, &answer).unwrap()
     }
 
+    /// The same, and something is given back before the answer comes.
+    fn sync_and_give_back(&mut self, node: &str, account: &mut Account, cost: u64) -> News {
+        let told = account.told();
+        let answer = self.lose_answer(node, account);
+        account.give_back(cost);
+        account.settle(told, &answer).unwrap()
+    }
+
     /// The same, but the node does not hear the answer.
     fn lose_answer(&mut self, node: &str, account: &mut Account) -> redis::Value {
         let cmd = self.driven.sync("alice", &self.figures, (node, account.told()), NOW);
@@ -100,7 +108,43 @@ fn forgotten_by_its_node(brand: Brand) {
     });
 }
 
+/// What was told stays told, and what follows is told in full.
+fn given_back(brand: Brand) {
+    let server = Server::start(brand);
+    let mut desk = Desk::at(&server);
+    let mut account = Account::default();
+    account.consume(1);
+    assert_eq!(desk.sync_and_give_back("a", &mut account, 1), News::Left(999));
+    account.consume(2);
+    assert_eq!(desk.sync_and_give_back("a", &mut account, 2), News::Others(0));
+    account.consume(4);
+    account.give_back(3);
+    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    assert_eq!(desk.number("total"), 4);
+    // An answer was lost, but the call has run.
+    account.consume(40);
+    desk.lose_answer("a", &mut account);
+    account.give_back(30);
+    account.consume(100);
+    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    assert_eq!((desk.number("total"), desk.number("tokens")), (144, 856));
+    // Another has not: nothing is counted that was given back.
+    account.consume(40);
+    account.told();
+    account.give_back(30);
+    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    assert_eq!(desk.number("total"), 154);
+    account.consume(40);
+    account.told();
+    account.give_back(40);
+    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    account.consume(6);
+    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    assert_eq!((desk.number("total"), desk.number("tokens")), (160, 840));
+}
+
 on_both! {
+    give_back => given_back;
     anew => begun_anew;
     forgotten => forgotten_by_its_node;
 }
