@@ -63,7 +63,7 @@ impl News {
     }
 
     /// How much to charge to a counter of which `remaining` is left.
-    pub fn charge(self, remaining: u64) -> u64 {
+    pub(crate) fn charge(self, remaining: u64) -> u64 {
         match self {
             News::Others(consumed) => consumed,
             News::Left(rest) => {

@@ -89,8 +89,7 @@ fn simulate(server: &Server, nodes: u64, phases: Phases) -> Vec<(u64, usize)> {
             {
                 let news = node.account.settle(told, &answer).unwrap();
                 let id = node.limiter.identity("alice");
-                let remaining = node.limiter.peek(&node.rule, id).remaining;
-                node.limiter.absorb(&node.rule, id, news.charge(remaining));
+                news.apply(&node.limiter, &node.rule, id);
             }
         }
         for (nth, node) in all.iter_mut().enumerate() {

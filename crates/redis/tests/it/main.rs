@@ -11,6 +11,7 @@ mod differential;
 mod groups;
 mod hybrid;
 mod leases;
+mod rounds;
 mod scale;
 mod servers;
 mod tls;
