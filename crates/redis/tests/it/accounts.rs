@@ -108,6 +108,28 @@ fn forgotten_by_its_node(brand: Brand) {
     });
 }
 
+/// Whoever comes back in debt owes what it owed.
+fn debt_is_owed_once(brand: Brand) {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let server = Server::start(brand);
+    run(async {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let often = Duration::from_millis(2);
+        let (one, of_one, rule) = node_telling_every(often, &server, &limit).await;
+        let id = of_one.identity("alice");
+        of_one.absorb(&rule, id, 200);
+        one.consumed("alice", (&rule, id), &figures, 200);
+        for _ in 0..3 {
+            until("it is forgotten", || one.in_use() == 0).await;
+            let owed = of_one.peek(&rule, id).reset_after;
+            assert!(owed > 199 * DAY && owed <= 200 * DAY, "{owed:?}");
+            one.consumed("alice", (&rule, id), &figures, 0);
+        }
+        assert_eq!(server.ask::<i64>(&["HGET", "alice", "total"]), 200);
+    });
+}
+
 /// What was told stays told, and what follows is told in full.
 fn given_back(brand: Brand) {
     let server = Server::start(brand);
@@ -144,6 +166,7 @@ fn given_back(brand: Brand) {
 }
 
 on_both! {
+    debt_once => debt_is_owed_once;
     give_back => given_back;
     anew => begun_anew;
     forgotten => forgotten_by_its_node;
