@@ -101,6 +101,13 @@ pub struct Account(Ledger);
 #[derive(Clone, Copy, Debug)]
 pub struct Told(Statement);
 
+impl Told {
+    /// That the counter is to be made new.
+    pub fn reset() -> Told {
+        Told(Statement::RESET)
+    }
+}
+
 impl Default for Account {
     fn default() -> Account {
         Account(Ledger::begin())

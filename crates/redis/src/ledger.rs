@@ -31,6 +31,14 @@ pub(crate) struct Statement {
     pub(crate) unsent: u64,
     pub(crate) forgiven: u64,
     pub(crate) total: u64,
+    /// Whether the counter is to be made new instead.
+    pub(crate) is_reset: bool,
+}
+
+impl Statement {
+    /// Makes the counter new.
+    pub(crate) const RESET: Statement =
+        Statement { account: 0, born: 0, sum: 0, unsent: 0, forgiven: 0, total: 0, is_reset: true };
 }
 
 /// What Redis answers.
@@ -42,6 +50,8 @@ pub(crate) struct Settled {
     pub(crate) news: u64,
     /// What is left of the counter, perhaps a debt.
     pub(crate) rest: i64,
+    /// Whether the counter began because it was made new by hand.
+    pub(crate) is_reset: bool,
 }
 
 /// What is to be done to this node's own counter.
@@ -51,6 +61,8 @@ pub enum News {
     Others(u64),
     /// Nothing was known of the others: no more than this is left.
     Left(i64),
+    /// The counter was made new: exactly this is left.
+    Anew(i64),
 }
 
 impl News {
@@ -58,7 +70,7 @@ impl News {
     pub(crate) fn others(self) -> u64 {
         match self {
             News::Others(consumed) => consumed,
-            News::Left(_) => 0,
+            News::Left(_) | News::Anew(_) => 0,
         }
     }
 
@@ -66,7 +78,7 @@ impl News {
     pub(crate) fn charge(self, remaining: u64) -> u64 {
         match self {
             News::Others(consumed) => consumed,
-            News::Left(rest) => {
+            News::Left(rest) | News::Anew(rest) => {
                 let remaining = i64::try_from(remaining).unwrap_or(i64::MAX);
                 u64::try_from(remaining.saturating_sub(rest)).unwrap_or(0)
             }
@@ -106,7 +118,8 @@ impl Ledger {
     pub(crate) fn statement(&mut self) -> Statement {
         self.stated = self.sum;
         let Ledger { account, born, sum, forgiven, total, .. } = *self;
-        Statement { account, born, sum, unsent: sum - self.acknowledged, forgiven, total }
+        let unsent = sum - self.acknowledged;
+        Statement { account, born, sum, unsent, forgiven, total, is_reset: false }
     }
 
     /// Enters the answer to the last statement, and tells what that means here.
@@ -121,9 +134,11 @@ impl Ledger {
         }
         (self.stated, self.forgiven) = (self.acknowledged, 0);
         (self.born, self.total) = (settled.born, settled.total);
-        match is_known {
-            true => News::Others(settled.news),
-            false => News::Left(settled.rest.saturating_sub_unsigned(since)),
+        let rest = settled.rest.saturating_sub_unsigned(since);
+        match (is_known, settled.is_reset) {
+            (true, _) => News::Others(settled.news),
+            (false, false) => News::Left(rest),
+            (false, true) => News::Anew(rest),
         }
     }
 }
@@ -139,30 +154,67 @@ mod tests {
         assert_ne!(Ledger::begin().account, account);
         ledger.consume(5);
         let sent = ledger.statement();
-        assert_eq!(sent, Statement { account, born: 0, sum: 5, unsent: 5, forgiven: 0, total: 0 });
+        assert_eq!(
+            sent,
+            Statement {
+                account,
+                born: 0,
+                sum: 5,
+                unsent: 5,
+                forgiven: 0,
+                total: 0,
+                is_reset: false
+            }
+        );
         ledger.consume(2);
-        let news = ledger.settle(sent, Settled { born: 9, total: 8, news: 0, rest: 92 });
+        let news =
+            ledger.settle(sent, Settled { born: 9, total: 8, news: 0, rest: 92, is_reset: false });
         assert_eq!(news, News::Left(90));
         assert_eq!((news.charge(93), news.charge(80)), (3, 0));
         assert_eq!(
             ledger.statement(),
-            Statement { account, born: 9, sum: 7, unsent: 2, forgiven: 0, total: 8 }
+            Statement {
+                account,
+                born: 9,
+                sum: 7,
+                unsent: 2,
+                forgiven: 0,
+                total: 8,
+                is_reset: false
+            }
         );
         // A lost answer changes nothing: the sum says it again.
         ledger.consume(1);
         assert_eq!(
             ledger.statement(),
-            Statement { account, born: 9, sum: 8, unsent: 3, forgiven: 0, total: 8 }
+            Statement {
+                account,
+                born: 9,
+                sum: 8,
+                unsent: 3,
+                forgiven: 0,
+                total: 8,
+                is_reset: false
+            }
         );
         let sent = ledger.statement();
-        let news = ledger.settle(sent, Settled { born: 20, total: 3, news: 0, rest: -4 });
+        let news =
+            ledger.settle(sent, Settled { born: 20, total: 3, news: 0, rest: -4, is_reset: false });
         assert_eq!(news.charge(0), 4);
         assert_eq!(
             ledger.statement(),
-            Statement { account, born: 20, sum: 3, unsent: 0, forgiven: 0, total: 3 }
+            Statement {
+                account,
+                born: 20,
+                sum: 3,
+                unsent: 0,
+                forgiven: 0,
+                total: 3,
+                is_reset: false
+            }
         );
         let (sent, settled) =
-            (ledger.statement(), Settled { born: 20, total: 9, news: 6, rest: 1 });
+            (ledger.statement(), Settled { born: 20, total: 9, news: 6, rest: 1, is_reset: false });
         assert_eq!(ledger.settle(sent, settled), News::Others(6));
     }
     #[test]
@@ -175,7 +227,8 @@ mod tests {
         assert_eq!((ledger.sum, ledger.forgiven, ledger.unsent()), (5, 3, 2));
         // The answer came: what was told stays.
         let mut answered = ledger;
-        let news = answered.settle(sent, Settled { born: 9, total: 5, news: 0, rest: 95 });
+        let news = answered
+            .settle(sent, Settled { born: 9, total: 5, news: 0, rest: 95, is_reset: false });
         assert_eq!((news, answered.unsent()), (News::Left(95), 0));
         answered.unconsume(7);
         assert_eq!((answered.sum, answered.unsent()), (5, 0));

@@ -25,7 +25,8 @@ use tollgate_engine::{Clock, Identity, Limiter, Rule};
 pub(crate) use self::account::Account;
 use self::account::RESTING;
 use self::agenda::Agenda;
-use crate::{Figures, Strict};
+use crate::ledger::Statement;
+use crate::{Figures, Strict, Unavailable};
 
 /// Counters that nodes decide by themselves and share afterwards. Clones share them.
 pub struct Hybrid<C>(Arc<Shared<C>>);
@@ -175,6 +176,12 @@ impl<C: Clock + 'static> Hybrid<C> {
         if let Some(account) = self.0.shard(key).lock().get(key) {
             account.unconsume(cost);
         }
+    }
+
+    /// Makes the counter that is called `key` in Redis new. Other nodes make their own counters new when they next ask; this
+    /// node's own is for the caller to make new.
+    pub async fn reset(&self, key: &str, figures: &Figures) -> Result<(), Unavailable> {
+        self.0.strict.sync(key, figures, (&self.0.node, Statement::RESET)).await.map(drop)
     }
 
     /// Tells Redis everything at once, as a node does that stops.

@@ -158,7 +158,7 @@ impl News {
     /// Does to this node's own counter what the news mean to it.
     pub fn apply<C: Clock>(self, limiter: &Limiter<C>, rule: &Rule, identity: Identity) {
         // How deep in debt it is already does not show in what remains: it is not to owe the same a second time.
-        if matches!(self, News::Left(..0)) {
+        if matches!(self, News::Left(..0) | News::Anew(_)) {
             limiter.reset(rule, identity);
         }
         let remaining = limiter.peek(rule, identity).remaining;

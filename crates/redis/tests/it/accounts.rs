@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_engine::{Limit, Rate};
+use tollgate_engine::{Limit, Period, Rate};
 use tollgate_redis::Figures;
-use tollgate_redis::driven::{Account, Driven, News};
+use tollgate_redis::driven::{Account, Driven, News, Told};
 
 use crate::hybrid::node_telling_every;
 use crate::servers::{Brand, Server, on_both, run, until};
@@ -22,13 +22,16 @@ struct Desk {
 
 impl Desk {
     fn at(server: &Server) -> Desk {
+        Desk::of(server, &Limit::token_bucket(Rate::per_day(1000)).build().unwrap())
+    }
+
+    fn of(server: &Server, limit: &Limit) -> Desk {
         let mut connection = server.connection();
         let driven = Driven::default();
         for body in driven.bodies() {
             redis::cmd("SCRIPT").arg("LOAD").arg(body).exec(&mut connection).unwrap();
         }
-        let limit = Limit::token_bucket(Rate::per_day(1000)).build().unwrap();
-        Desk { connection, driven, figures: Figures::of(&limit).unwrap() }
+        Desk { connection, driven, figures: Figures::of(limit).unwrap() }
     }
 
     /// Tells what an account has to tell.
@@ -50,6 +53,11 @@ impl Desk {
     fn lose_answer(&mut self, node: &str, account: &mut Account) -> redis::Value {
         let cmd = self.driven.sync("alice", &self.figures, (node, account.told()), NOW);
         cmd.query(&mut self.connection).unwrap()
+    }
+
+    fn reset(&mut self) {
+        let cmd = self.driven.sync("alice", &self.figures, ("a", Told::reset()), NOW);
+        cmd.exec(&mut self.connection).unwrap();
     }
 
     fn number(&mut self, field: &str) -> i64 {
@@ -130,6 +138,74 @@ fn debt_is_owed_once(brand: Brand) {
     });
 }
 
+/// Whoever knew the counter before learns of it, and whoever knew none.
+fn made_new(brand: Brand) {
+    let server = Server::start(brand);
+    let limits = [
+        Limit::token_bucket(Rate::per_day(1000)).build(),
+        Limit::gcra(Rate::per_day(1000)).build(),
+        Limit::fixed_window(Rate::per_day(1000)).build(),
+        Limit::sliding_window(Rate::per_day(1000)).build(),
+        Limit::sliding_window_log(Rate::per_day(1000)).build(),
+        Limit::quota(1000, Period::Month, "UTC"),
+    ];
+    for limit in limits {
+        let limit = limit.unwrap();
+        server.ask::<()>(&["FLUSHALL"]);
+        let mut desk = Desk::of(&server, &limit);
+        let capacity = limit.capacity() as i64;
+        let (mut one, mut two) = (Account::default(), Account::default());
+        one.consume(1000);
+        desk.sync("a", &mut one);
+        assert_eq!(desk.sync("b", &mut two), News::Left(capacity - 1000), "{limit:?}");
+        desk.reset();
+        assert!(server.ask::<i64>(&["PTTL", "alice"]) > 0);
+        two.consume(5);
+        assert_eq!(desk.sync("b", &mut two), News::Anew(capacity - 5), "{limit:?}");
+        assert_eq!(desk.sync("a", &mut one), News::Anew(capacity - 5), "{limit:?}");
+        assert_eq!(desk.sync("c", &mut Account::default()), News::Anew(capacity - 5));
+        // That was once.
+        one.consume(2);
+        assert_eq!(desk.sync("a", &mut one), News::Others(0));
+        assert_eq!(desk.sync("b", &mut two), News::Others(2));
+        assert_eq!(desk.number("total"), 7);
+    }
+}
+
+/// Also one that has forgotten the counter, and refuses by what it knew.
+fn reset_on_one_node(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let often = Duration::from_millis(2);
+        let (one, of_one, rule_one) = node_telling_every(often, &server, &limit).await;
+        let (two, of_two, rule_two) = node_telling_every(often, &server, &limit).await;
+        let (id_one, id_two) = (of_one.identity("alice"), of_two.identity("alice"));
+        for is_forgotten in [false, true] {
+            of_one.check(&rule_one, id_one, 100).unwrap();
+            one.consumed("alice", (&rule_one, id_one), &figures, 100);
+            // It is held meanwhile, as by requests.
+            until("it is known", || {
+                two.consumed("alice", (&rule_two, id_two), &figures, 0);
+                of_two.peek(&rule_two, id_two).remaining == 0
+            })
+            .await;
+            if is_forgotten {
+                until("it is forgotten", || two.in_use() == 0).await;
+            }
+            of_one.reset(&rule_one, id_one);
+            one.reset("alice", &figures).await.unwrap();
+            until("all are new", || {
+                two.consumed("alice", (&rule_two, id_two), &figures, 0);
+                of_one.peek(&rule_one, id_one).remaining == 100
+                    && of_two.peek(&rule_two, id_two).remaining == 100
+            })
+            .await;
+        }
+    });
+}
+
 /// What was told stays told, and what follows is told in full.
 fn given_back(brand: Brand) {
     let server = Server::start(brand);
@@ -166,6 +242,8 @@ fn given_back(brand: Brand) {
 }
 
 on_both! {
+    reset => made_new;
+    reset_elsewhere => reset_on_one_node;
     debt_once => debt_is_owed_once;
     give_back => given_back;
     anew => begun_anew;
