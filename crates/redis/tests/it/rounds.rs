@@ -1,8 +1,9 @@
 //! When hybrid counters are told: at once after a rest, never all at the same moment, and what that says of the bound.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tollgate_engine::{Limit, Limiter, Rate};
 use tollgate_redis::{Figures, Hybrid, Settings, Strict};
 
