@@ -2,19 +2,27 @@
 -- already, and what is too much is a debt that all of them carry.
 --
 -- Arguments: the algorithm's letter, the figures as text, the capacity, three more figures of the algorithm; the node's
--- name; when the counter began, as the node knows it; what the node has consumed of it since then in all; what of that it
--- has not been told the arrival of; and what all have consumed in all, as the node knows it. A node's sum is kept beside the
--- counter, so a call that is repeated counts once.
+-- name; the number of its account with the counter; when the counter began, as the node knows it; what the node has consumed
+-- of it since then in all; what of that it has not been told the arrival of; what of this in turn is not to be counted unless
+-- it was already; and what all have consumed in all, as the node knows it. A node's account and sum are kept beside the
+-- counter, so a call that is repeated counts once. One more argument, `reset`, makes the counter new, and leaves a mark for nodes
+-- that knew the one before: their own counters are to be made new too.
 --
--- The answer is the time; when the counter began; what all have consumed since; how much of it is news to the node; and what
--- is left, which is all that a node needs that knew nothing of this counter. It may be a debt.
+-- The answer is the time; when the counter began; what all have consumed since; how much of it is news to the node; what
+-- is left, which is all that a node needs that knew nothing of this counter, and may be a debt; and 1 if it has that mark.
 local key = KEYS[1]
 local kind, text, capacity = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit = { tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), capacity, text, kind }
-local node, born_seen, sum = 'node:' .. ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
-local unsent, total_seen = tonumber(ARGV[10]), tonumber(ARGV[11])
+local node, account, born_seen = 'node:' .. ARGV[7], ARGV[8], tonumber(ARGV[9])
+local sum, unsent, forgiven, total_seen = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
 
-local is_bucket = kind == 'b' or kind == 'p'
+local is_bucket, is_reset = kind == 'b' or kind == 'p', ARGV[14] == 'reset'
+local begins = now
+if is_reset then
+  -- Also where time went back, it is another counter.
+  begins = math.max(now, (tonumber(call('HGET', key, 'born')) or 0) + 1)
+  call('UNLINK', key)
+end
 local state
 if is_bucket then state = read_bucket(key, limit)
 elseif kind == 'f' then state = read_fixed(key, limit)
@@ -23,16 +31,20 @@ else state = read_quota(key, limit)
 end
 if not state then return { now } end
 
-local stored = call('HMGET', key, 'born', 'total', node)
+local stored = call('HMGET', key, 'born', 'total', node, 'reset')
 -- Another algorithm's counter is deleted by the write below, and all of this with it.
 if state[STALE] then stored = {} end
-local born, total, known = tonumber(stored[1]), tonumber(stored[2]) or 0, tonumber(stored[3]) or 0
+local born, total = tonumber(stored[1]), tonumber(stored[2]) or 0
 local is_known = born and born == born_seen
--- What of its consumption the node thinks has arrived; `known` is what has. More has where an answer was lost.
+-- What of its consumption the node thinks has arrived; `known` is what has. More has where an answer was lost. A sum of
+-- another account says nothing of this one: the node forgot the counter meanwhile, and began at 0 again.
 local acknowledged = is_known and sum - unsent or 0
 local claimed = is_known and sum or unsent
-local consumed = math.max(claimed - known, 0)
-if not born and consumed == 0 then return { now, 0, 0, 0, capacity } end
+local of_account, known = string.match(stored[3] or '', '^(%d+) (%d+)$')
+known = of_account == account and tonumber(known) or acknowledged
+local settled = forgiven > 0 and math.max(known, acknowledged + forgiven) or known
+local consumed = math.max(claimed - settled, 0)
+if not born and consumed == 0 and not is_reset then return { now, 0, 0, 0, capacity, 0 } end
 
 local rest
 if is_bucket then
@@ -49,7 +61,7 @@ if kind == 's' then
 end
 local news = is_known and math.max(total - total_seen - math.max(known - acknowledged, 0), 0) or 0
 
-if consumed > 0 then
+if consumed > 0 or is_reset then
   if is_bucket then
     write_bucket(key, state, limit)
     -- A debt takes longer to be paid off than an empty bucket takes to be full.
@@ -59,7 +71,9 @@ if consumed > 0 then
   else write_quota(key, state, limit)
   end
   total = total + consumed
-  born = born or now
-  call('HSET', key, 'born', born, 'total', total, node, claimed)
+  born = born or begins
+  call('HSET', key, 'born', born, 'total', total)
+  if is_reset then call('HSET', key, 'reset', born) end
 end
-return { now, born, total, news, rest }
+if claimed > known then call('HSET', key, node, account .. string.format(' %.0f', claimed)) end
+return { now, born, total, news, rest, (is_reset or stored[4]) and 1 or 0 }

@@ -160,7 +160,11 @@ pub(crate) fn sync(
     let letter = if matches!(figures.shape, Shape::Log(_)) { "s" } else { figures.letter };
     cmd.arg(letter).arg(&figures.text).arg(figures.capacity());
     cmd.arg(sent[0]).arg(sent[1]).arg(sent[2]);
-    cmd.arg(node).arg(told.born).arg(told.sum).arg(told.unsent).arg(told.total);
+    cmd.arg(node).arg(told.account).arg(told.born);
+    cmd.arg(told.sum).arg(told.unsent).arg(told.forgiven).arg(told.total);
+    if told.is_reset {
+        cmd.arg("reset");
+    }
     cmd
 }
 
@@ -171,9 +175,10 @@ pub(crate) fn read_settled(value: &Value) -> Option<Result<Settled, i64>> {
     let numbers = values.iter().map(number).collect::<Option<Vec<i64>>>()?;
     match numbers[..] {
         [at] => Some(Err(at)),
-        [_, born, total, news, rest] => Some(Ok(Settled {
+        [_, born, total, news, rest, is_reset] => Some(Ok(Settled {
             born,
             rest,
+            is_reset: is_reset == 1,
             total: u64::try_from(total).ok()?,
             news: u64::try_from(news).ok()?,
         })),

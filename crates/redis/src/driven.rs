@@ -94,12 +94,25 @@ impl Driven {
 }
 
 /// A node's account with a counter that nodes decide by themselves.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Account(Ledger);
 
 /// What an account has told and not been answered yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Told(Statement);
+
+impl Told {
+    /// That the counter is to be made new.
+    pub fn reset() -> Told {
+        Told(Statement::RESET)
+    }
+}
+
+impl Default for Account {
+    fn default() -> Account {
+        Account(Ledger::begin())
+    }
+}
 
 impl Account {
     /// Enters what was admitted here.
@@ -107,8 +120,13 @@ impl Account {
         self.0.consume(cost);
     }
 
+    /// Takes back what was entered.
+    pub fn give_back(&mut self, cost: u64) {
+        self.0.unconsume(cost);
+    }
+
     /// What it has to tell.
-    pub fn told(&self) -> Told {
+    pub fn told(&mut self) -> Told {
         Told(self.0.statement())
     }
 

@@ -101,7 +101,7 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
     fn reset<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, bool> {
         Box::pin(async move {
             let Some(told) = asked.counter.get::<Told>() else { return false };
-            self.0.shared.strict.reset(&told.key).await.is_ok()
+            self.0.shared.hybrid.reset(&told.key, &self.0.figures).await.is_ok()
         })
     }
 }

@@ -152,7 +152,7 @@ impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
             key: shared.key(&(whose.name)()),
             identity: whose.identity,
             outage: Outage::new(),
-            ledger: Mutex::default(),
+            ledger: Mutex::new(Ledger::begin()),
         };
         let held = shared.counted.get_or(whose.hash, || Ok::<_, ()>(make()), || ());
         // Nothing of it has to be held: Redis knows it all.

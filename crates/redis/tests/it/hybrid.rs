@@ -31,7 +31,7 @@ enum Phases {
     Ambush,
 }
 
-struct Node {
+struct Simulated {
     limiter: Limiter<FakeClock>,
     rule: Arc<Rule>,
     account: Account,
@@ -51,7 +51,7 @@ fn simulate(server: &Server, nodes: u64, phases: Phases) -> Vec<(u64, usize)> {
     let figures = Figures::of(&limit).unwrap();
     let key = format!("hybrid/{nodes}/{phases:?}");
     let clock = FakeClock::at(at(0));
-    let mut all: Vec<Node> = (0..nodes)
+    let mut all: Vec<Simulated> = (0..nodes)
         .map(|nth| {
             let limiter = Limiter::with_clock(clock.clone(), 1000);
             let rule = limiter.define("user", limit.clone());
@@ -59,7 +59,14 @@ fn simulate(server: &Server, nodes: u64, phases: Phases) -> Vec<(u64, usize)> {
                 Phases::Together => 0,
                 _ => nth * TAU / nodes,
             };
-            Node { limiter, rule, account: Account::default(), offset, told: None, answer: None }
+            Simulated {
+                limiter,
+                rule,
+                account: Account::default(),
+                offset,
+                told: None,
+                answer: None,
+            }
         })
         .collect();
     let mut admitted = Vec::new();
@@ -82,8 +89,7 @@ fn simulate(server: &Server, nodes: u64, phases: Phases) -> Vec<(u64, usize)> {
             {
                 let news = node.account.settle(told, &answer).unwrap();
                 let id = node.limiter.identity("alice");
-                let remaining = node.limiter.peek(&node.rule, id).remaining;
-                node.limiter.absorb(&node.rule, id, news.charge(remaining));
+                news.apply(&node.limiter, &node.rule, id);
             }
         }
         for (nth, node) in all.iter_mut().enumerate() {
@@ -153,13 +159,19 @@ fn overshoot_is_within_its_bound(brand: Brand) {
     assert!(met >= 9, "the phases do provoke an overshoot: {met} of 12");
 }
 
-async fn node(server: &Server, limit: &Limit) -> (Hybrid<SystemClock>, Arc<Limiter>, Arc<Rule>) {
+type Node = (Hybrid<SystemClock>, Arc<Limiter>, Arc<Rule>);
+
+async fn node(server: &Server, limit: &Limit) -> Node {
+    node_telling_every(Duration::from_millis(20), server, limit).await
+}
+
+pub async fn node_telling_every(interval: Duration, server: &Server, limit: &Limit) -> Node {
     let strict =
         Strict::start(Settings::new(&server.url()).unwrap().timeout(Duration::from_secs(5)));
     strict.up().await;
     let limiter = Arc::new(Limiter::new());
     let rule = limiter.define("user", limit.clone());
-    let hybrid = Hybrid::start(strict, Arc::clone(&limiter), (Duration::from_millis(20), 1000));
+    let hybrid = Hybrid::start(strict, Arc::clone(&limiter), (interval, 1000));
     (hybrid, limiter, rule)
 }
 

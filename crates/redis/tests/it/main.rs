@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
+mod accounts;
 mod breaker;
 mod chains;
 mod cluster;
@@ -10,6 +11,7 @@ mod differential;
 mod groups;
 mod hybrid;
 mod leases;
+mod rounds;
 mod scale;
 mod servers;
 mod tls;

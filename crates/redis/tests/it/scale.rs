@@ -176,8 +176,7 @@ fn hybrid(server: &Server, traffic: Traffic) -> Seen {
                 && let Some((told, Some(answer))) = node.told.take()
             {
                 let news = node.account.settle(told, &answer).unwrap();
-                let remaining = node.limiter.peek(&node.rule, id).remaining;
-                node.limiter.absorb(&node.rule, id, news.charge(remaining));
+                news.apply(&node.limiter, &node.rule, id);
                 let is_near = node.limiter.peek(&node.rule, id).remaining < CAPACITY / 4;
                 node.due += if is_near { TAU / 4 } else { TAU };
             }

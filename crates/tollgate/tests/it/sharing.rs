@@ -127,13 +127,34 @@ fn hybrid_nodes_carry_what_was_too_much(brand: Brand) {
     // Three callers a node at 8 ms are 375 a second at most: in 2τ + d, and as long again for a machine that has much
     // else to do, it is far less than this.
     assert!((1500..=2000).contains(&admitted), "{admitted}");
+    // What others were seen to consume is told once, so it is asked for first.
+    assert!(metric(&nodes[0], "tollgate_hybrid_overshoot_bound") > 0.0);
+    assert!(metric(&nodes[0], "tollgate_hybrid_staleness_seconds") >= 0.1, "2τ");
+    assert_eq!(metric(&nodes[0], "tollgate_hybrid_counters"), 1.0);
     // All has been told by the time both have stopped.
     nodes.into_iter().for_each(|node| drop(node.stop()));
     let count: u64 = redis.ask(&["HGET", "tollgate:ratelimit:user:plan:a/acme/ada:day", "count"]);
     assert_eq!(count, admitted);
 }
 
+/// Each node decides by a counter of its own.
+fn a_hybrid_counter_is_reset_on_all_nodes(brand: Brand) {
+    stay_clear_of_midnight();
+    let (redis, upstream) = (Server::start(brand), Upstream::new("", "ok"));
+    let nodes = nodes(2, &file(&upstream, &redis, &one_limit("hybrid", 20)));
+    for node in &nodes {
+        eventually("the limit is reached", || get(&node.url("/"), KEY).status == 429);
+    }
+    let key = "tollgate:ratelimit:user:plan:a/acme/ada:day";
+    let body = serde_json::json!({ "tenant": "acme", "user": "ada", "counter": key });
+    assert!(nodes[0].api("/v1/limits/reset", &["-d", &body.to_string()]).status < 300);
+    for node in &nodes {
+        eventually("it is new", || get(&node.url("/"), KEY).status == 200);
+    }
+}
+
 on_both! {
+    reset => a_hybrid_counter_is_reset_on_all_nodes;
     strict => strict_admits_exactly_the_limit;
     lease => leases_admit_no_more_than_the_limit_and_are_returned;
     hybrid => hybrid_nodes_carry_what_was_too_much;

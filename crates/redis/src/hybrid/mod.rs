@@ -1,0 +1,221 @@
+//! Hybrid counters: nodes decide by themselves, and tell one another soon after.
+//!
+//! Each node has the whole limit in memory. Every interval τ it tells Redis what it has admitted, and is told what the
+//! others have, which it charges to its own counter, into debt if need be. So a charge made anywhere is known everywhere
+//! after 2τ + d at most: τ until it is told, τ until the next node asks, and a round trip d. What all nodes admit together
+//! exceeds the limit by no more than the others admit in that time, and as the debt is paid off first, the excess never adds up.
+
+mod account;
+mod agenda;
+mod rounds;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tollgate_engine::{Clock, Identity, Limiter, Rule};
+
+pub(crate) use self::account::Account;
+use self::account::RESTING;
+use self::agenda::Agenda;
+use crate::ledger::Statement;
+use crate::{Figures, Strict, Unavailable};
+
+/// Counters that nodes decide by themselves and share afterwards. Clones share them.
+pub struct Hybrid<C>(Arc<Shared<C>>);
+
+struct Shared<C> {
+    strict: Strict,
+    limiter: Arc<Limiter<C>>,
+    interval: Duration,
+    /// What this process is called beside a counter.
+    node: String,
+    max_keys: usize,
+    hasher: RandomState,
+    shards: Box<[Shard]>,
+    agenda: Arc<Agenda>,
+    /// The most that others were seen to consume of one counter while it stayed unknown here.
+    overshoot: AtomicU64,
+    /// The longest that anything due took to be told and answered of late, in microseconds.
+    round_trip: AtomicU64,
+}
+
+type Shard = Mutex<HashMap<String, Arc<Account>>>;
+
+/// Callers on many threads seldom meet at the same one.
+const SHARDS: usize = 64;
+
+impl<C> Clone for Hybrid<C> {
+    fn clone(&self) -> Hybrid<C> {
+        Hybrid(Arc::clone(&self.0))
+    }
+}
+
+impl<C> fmt::Debug for Hybrid<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hybrid").field("interval", &self.0.interval).finish_non_exhaustive()
+    }
+}
+
+impl<C: Clock + 'static> Hybrid<C> {
+    /// Shares what `limiter` admits every `interval`, for at most `max_keys` counters, on the current runtime.
+    pub fn start(
+        strict: Strict,
+        limiter: Arc<Limiter<C>>,
+        (interval, max_keys): (Duration, usize),
+    ) -> Hybrid<C> {
+        let random = RandomState::new().hash_one(interval);
+        let agenda = Arc::<Agenda>::default();
+        let shared = Arc::new(Shared {
+            strict: strict.clone(),
+            limiter,
+            interval: interval.max(Duration::from_millis(1)),
+            node: format!("{random:016x}"),
+            max_keys,
+            hasher: RandomState::new(),
+            shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
+            agenda: Arc::clone(&agenda),
+            overshoot: AtomicU64::new(0),
+            round_trip: AtomicU64::new(0),
+        });
+        tokio::spawn(rounds::run(Arc::downgrade(&shared), agenda, strict));
+        Hybrid(shared)
+    }
+
+    /// The counter that is called `key` in Redis; `None` if there are too many in use.
+    pub(crate) fn account(
+        &self,
+        key: &str,
+        charge: (&Arc<Rule>, Identity),
+        figures: &Arc<Figures>,
+    ) -> Option<Arc<Account>> {
+        let mut accounts = self.0.shard(key).lock();
+        if let Some(account) = accounts.get(key) {
+            return Some(Arc::clone(account));
+        }
+        if accounts.len() >= self.0.max_keys.div_ceil(SHARDS) {
+            return None;
+        }
+        let now = Instant::now();
+        let settled = (now, self.0.strict.times_opened());
+        let account = Arc::new(Account::new(key, charge, figures, settled));
+        accounts.insert(key.to_owned(), Arc::clone(&account));
+        drop(accounts);
+        // Its first charge is about to be entered, and is told at once. Whoever is refused is to learn soon what the others did.
+        self.0.agenda.put(&account, now + self.0.interval / 8);
+        Some(account)
+    }
+
+    /// Enters what the limiter has admitted of a counter.
+    #[inline]
+    pub(crate) fn consumed_of(
+        &self,
+        account: &Arc<Account>,
+        (rule, figures): (&Arc<Rule>, &Arc<Figures>),
+        cost: u64,
+    ) {
+        account.unwritten.fetch_add(cost, Relaxed);
+        if account.idle.load(Relaxed) != 0 {
+            self.woken(account, (rule, figures));
+        }
+    }
+
+    /// A counter that was idle is in use again, perhaps under other figures.
+    #[cold]
+    fn woken(&self, account: &Arc<Account>, (rule, figures): (&Arc<Rule>, &Arc<Figures>)) {
+        let was_idle = account.idle.swap(0, Relaxed) >= RESTING;
+        let mut book = account.book.lock();
+        // Figures may have changed; the counter in Redis keeps what it has.
+        if !Arc::ptr_eq(&book.figures, figures) {
+            (book.rule, book.figures) = (Arc::clone(rule), Arc::clone(figures));
+        }
+        drop(book);
+        if was_idle {
+            self.0.agenda.put(account, Instant::now());
+        }
+    }
+
+    /// Decides by other figures from now on.
+    pub(crate) fn adopt(
+        &self,
+        account: &Arc<Account>,
+        (rule, figures): (&Arc<Rule>, &Arc<Figures>),
+    ) {
+        self.woken(account, (rule, figures));
+    }
+
+    /// Takes back what was entered a moment ago.
+    pub(crate) fn given_back_of(&self, account: &Account, cost: u64) {
+        account.unconsume(cost);
+    }
+
+    /// Enters what the limiter has admitted to `identity` under `rule`. `key` is what the counter is called in Redis.
+    ///
+    /// `false` if there are too many counters in use: then this charge stays unknown to the others.
+    pub fn consumed(
+        &self,
+        key: &str,
+        charge: (&Arc<Rule>, Identity),
+        figures: &Arc<Figures>,
+        cost: u64,
+    ) -> bool {
+        let Some(account) = self.account(key, charge, figures) else { return false };
+        self.consumed_of(&account, (charge.0, figures), cost);
+        true
+    }
+
+    /// Takes back what was entered a moment ago, because the request was refused elsewhere.
+    pub fn given_back(&self, key: &str, cost: u64) {
+        if let Some(account) = self.0.shard(key).lock().get(key) {
+            account.unconsume(cost);
+        }
+    }
+
+    /// Makes the counter that is called `key` in Redis new. Other nodes make their own counters new when they next ask; this
+    /// node's own is for the caller to make new.
+    pub async fn reset(&self, key: &str, figures: &Figures) -> Result<(), Unavailable> {
+        self.0.strict.sync(key, figures, (&self.0.node, Statement::RESET)).await.map(drop)
+    }
+
+    /// Tells Redis everything at once, as a node does that stops.
+    pub async fn close(&self) {
+        let of = |shard: &Shard| shard.lock().values().cloned().collect::<Vec<_>>();
+        let all: Vec<Arc<Account>> = self.0.shards.iter().flat_map(of).collect();
+        let tell = |account| async move { self.0.tell(&account, Instant::now()).await };
+        stream::iter(all).for_each_concurrent(rounds::AT_ONCE, tell).await;
+    }
+
+    /// How many counters are shared now.
+    pub fn in_use(&self) -> usize {
+        self.0.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// The longest that a charge made elsewhere stays unknown here, but for a round trip: 2τ.
+    pub fn staleness(&self) -> Duration {
+        2 * self.0.interval
+    }
+
+    /// d: the longest that a counter which was due waited for its turn and its answer, since this was last asked.
+    pub fn round_trip(&self) -> Duration {
+        Duration::from_micros(self.0.round_trip.swap(0, Relaxed))
+    }
+
+    /// The most that others were seen to consume of one counter in 2τ + d, since this was last asked: by so much at most
+    /// all nodes together admit more than its limit.
+    pub fn overshoot(&self) -> u64 {
+        self.0.overshoot.swap(0, Relaxed)
+    }
+}
+
+impl<C> Shared<C> {
+    fn shard(&self, key: &str) -> &Shard {
+        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    }
+}

@@ -1,0 +1,211 @@
+//! Tells Redis of accounts, and them of Redis, when each is due.
+//!
+//! An account is due τ after it was last told, and the loop sleeps until the first one is: so nothing stays untold for longer
+//! than τ. Calls go the way that requests go, so only so many are under way at once; however many are due, a
+//! request waits for no more than these. What an account waits for its turn counts as part of the round trip.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
+use tollgate_engine::{Clock, Identity, Limiter, Rule};
+
+use super::Shared;
+use super::account::{Account, Book, FORGOTTEN, RESTING};
+use super::agenda::Agenda;
+use crate::Strict;
+use crate::ledger::News;
+
+/// The most accounts that are told at once: a pipeline full.
+pub(super) const AT_ONCE: usize = 128;
+
+/// How often the loop looks whether there is still anybody to tell for.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Tells accounts when they are due, for as long as somebody holds them.
+pub(super) async fn run<C: Clock + 'static>(
+    weak: Weak<Shared<C>>,
+    agenda: Arc<Agenda>,
+    strict: Strict,
+) {
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        let Some(shared) = weak.upgrade() else { return };
+        let (now, is_up) = (Instant::now(), strict.is_up());
+        let mut wake = now + LONGEST_SLEEP;
+        // While nobody can be told, what is due stays so: then it is told in the order in which it became due.
+        while is_up && under_way.len() < AT_ONCE {
+            match agenda.take(now) {
+                Ok((_, account)) if shared.forget(&account) => {}
+                Ok((due, account)) => {
+                    let shared = Arc::clone(&shared);
+                    under_way.push(async move { shared.tell(&account, due).await });
+                }
+                Err(next) => {
+                    wake = next.map_or(wake, |next| next.min(wake));
+                    break;
+                }
+            }
+        }
+        drop(shared);
+        tokio::select! {
+            Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            () = agenda.is_sooner(), if is_up => {}
+            () = strict.up(), if !is_up => {}
+            () = sleep_until(wake) => {}
+        }
+    }
+}
+
+impl<C: Clock> Shared<C> {
+    /// Forgets an account that was not used for long and has nothing to tell.
+    fn forget(&self, account: &Arc<Account>) -> bool {
+        if account.idle.load(Relaxed) < FORGOTTEN {
+            return false;
+        }
+        let mut accounts = self.shard(&account.key).lock();
+        // One is held there, the other by the caller.
+        if Arc::strong_count(account) > 2 {
+            return false;
+        }
+        let mut book = account.book.lock();
+        account.write_down(&mut book);
+        if book.ledger.unsent() > 0 {
+            return false;
+        }
+        accounts.remove(&account.key);
+        true
+    }
+
+    /// Tells Redis what was consumed of an account that is due since then, and says when it is due again.
+    pub(super) async fn tell(&self, account: &Arc<Account>, due: Instant) {
+        let _turn = account.turn.lock().await;
+        let asked = Instant::now();
+        // If it could not be told its sum will say it again; meanwhile this node decides by what it knows.
+        let pause = self.sync(account, due).await.unwrap_or(self.interval);
+        self.agenda.put(account, asked + self.spread(pause));
+    }
+
+    /// How soon to ask again, if there was an answer.
+    async fn sync(&self, account: &Account, due: Instant) -> Option<Duration> {
+        let opened = self.strict.times_opened();
+        let (told, rule, figures) = {
+            let mut book = account.book.lock();
+            account.write_down(&mut book);
+            if book.settled.1 != opened {
+                self.forgive(account, &mut book);
+            }
+            (book.ledger.statement(), Arc::clone(&book.rule), Arc::clone(&book.figures))
+        };
+        let settled = self.strict.sync(&account.key, &figures, (&self.node, told)).await.ok()?;
+        let now = Instant::now();
+        let (news, since) = {
+            let mut book = account.book.lock();
+            if told.unsent == 0 && account.unwritten.load(Relaxed) == 0 {
+                account.idle.fetch_add(1, Relaxed);
+            }
+            // What was consumed meanwhile is not in the answer.
+            account.write_down(&mut book);
+            let since = std::mem::replace(&mut book.settled, (now, opened)).0;
+            (book.ledger.settle(told, settled), since)
+        };
+        self.measure(news.others(), (now - due, now - since));
+        news.apply(&self.limiter, &rule, account.identity);
+        Some(self.pause(&rule, account))
+    }
+
+    /// Of what was admitted while nobody could be told, time has paid off what this node's own counter no longer owes. The
+    /// others are told the rest: Redis' counter was refilled all the while, but only until it was full.
+    fn forgive(&self, account: &Account, book: &mut Book) {
+        let standing = self.limiter.peek(&book.rule, account.identity);
+        let owed = standing.limit.saturating_sub(standing.remaining);
+        let paid = book.ledger.unsent().saturating_sub(owed);
+        book.ledger.unconsume(paid);
+    }
+
+    /// Notes how much of a counter stays unknown here at most, by what others have consumed since it was last settled.
+    fn measure(&self, others: u64, (round_trip, since): (Duration, Duration)) {
+        let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+        self.round_trip.fetch_max(micros, Relaxed);
+        let rate = others as f64 / since.max(Duration::from_millis(1)).as_secs_f64();
+        let unknown = (2 * self.interval + round_trip).as_secs_f64();
+        self.overshoot.fetch_max((rate * unknown).ceil() as u64, Relaxed);
+    }
+
+    /// How soon to ask again: sooner near the limit, later where nothing happens.
+    fn pause(&self, rule: &Rule, account: &Account) -> Duration {
+        let standing = self.limiter.peek(rule, account.identity);
+        let is_near = standing.remaining < standing.limit / 4;
+        match account.idle.load(Relaxed) {
+            0 if is_near => self.interval / 4,
+            0..RESTING => self.interval,
+            _ => self.interval * 4,
+        }
+    }
+
+    /// A little less, each time another: what became due together does not stay together.
+    fn spread(&self, pause: Duration) -> Duration {
+        let random = self.hasher.hash_one(Instant::now());
+        pause - pause.mul_f64((random >> 11) as f64 / (1u64 << 53) as f64 / 8.0)
+    }
+}
+
+impl News {
+    /// Does to this node's own counter what the news mean to it.
+    pub fn apply<C: Clock>(self, limiter: &Limiter<C>, rule: &Rule, identity: Identity) {
+        // How deep in debt it is already does not show in what remains: it is not to owe the same a second time.
+        if matches!(self, News::Left(..0) | News::Anew(_)) {
+            limiter.reset(rule, identity);
+        }
+        let remaining = limiter.peek(rule, identity).remaining;
+        limiter.absorb(rule, identity, self.charge(remaining));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_engine::{Limit, Rate};
+
+    use super::*;
+    use crate::{Figures, Hybrid, Settings};
+
+    #[tokio::test]
+    async fn an_account_is_due_within_an_interval_and_at_once_when_it_wakes() {
+        let hour = Duration::from_secs(3600);
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let limiter = Arc::new(Limiter::new());
+        let (rule, id) = (limiter.define("user", limit), limiter.identity("alice"));
+        // Nobody listens there, so nothing is taken from the agenda but here.
+        let strict = Strict::start(Settings::new("redis://127.0.0.1:1").unwrap());
+        let hybrid = Hybrid::start(strict, Arc::clone(&limiter), (hour, 100));
+        let shared = &hybrid.0;
+        let account = hybrid.account("alice", (&rule, id), &figures).unwrap();
+        let due_by = |when| shared.agenda.take(when).map(|(at, _)| at);
+        assert!(due_by(Instant::now()).is_err(), "its first charge is about to come");
+        assert!(due_by(Instant::now() + hour / 8).is_ok(), "or does not");
+        let asked = Instant::now();
+        shared.tell(&account, asked).await;
+        let due = due_by(Instant::now() + hour).expect("within the interval");
+        assert!(due >= asked + hour * 7 / 8);
+
+        account.idle.store(RESTING, Relaxed);
+        shared.agenda.put(&account, Instant::now() + 4 * hour);
+        hybrid.consumed_of(&account, (&rule, &figures), 1);
+        assert!(due_by(Instant::now()).is_ok(), "it was at rest");
+        hybrid.consumed_of(&account, (&rule, &figures), 1);
+        assert!(due_by(Instant::now()).is_err(), "it is in use already");
+
+        assert_eq!(shared.pause(&rule, &account), hour);
+        limiter.check(&rule, id, 76).unwrap();
+        assert_eq!(shared.pause(&rule, &account), hour / 4, "near the limit");
+        account.idle.store(1, Relaxed);
+        assert_eq!(shared.pause(&rule, &account), hour);
+        account.idle.store(RESTING, Relaxed);
+        assert_eq!(shared.pause(&rule, &account), 4 * hour);
+    }
+}

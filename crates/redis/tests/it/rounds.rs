@@ -1,0 +1,89 @@
+//! When hybrid counters are told: at once after a rest, never all at the same moment, and what that says of the bound.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tollgate_engine::{Limit, Limiter, Rate};
+use tollgate_redis::{Figures, Hybrid, Settings, Strict};
+
+use crate::hybrid::node_telling_every;
+use crate::servers::{Brand, Server, on_both, run, until};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// After an outage every counter is due. Requests come the same way, and have a deadline.
+fn many_are_due(brand: Brand) {
+    const MANY: usize = 10_000;
+    let mut server = Server::start(brand);
+    server.kill();
+    run(async {
+        let settings = Settings::new(&server.url()).unwrap().timeout(Duration::from_secs(30));
+        let strict = Strict::start(settings);
+        let limiter = Arc::new(Limiter::new());
+        let hybrid = Hybrid::start(strict.clone(), Arc::clone(&limiter), (HOUR, 10 * MANY));
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let rule = limiter.define("user", limit);
+        for nth in 0..MANY {
+            let id = limiter.identity(&nth);
+            assert!(hybrid.consumed(&format!("user/{nth}"), (&rule, id), &figures, 1));
+        }
+        assert_eq!(hybrid.in_use(), MANY);
+        assert!(server.try_start());
+        strict.up().await;
+        let begin = Instant::now();
+        until("all are told", || server.ask::<usize>(&["DBSIZE"]) == MANY).await;
+        let took = begin.elapsed().as_secs_f64();
+        let calls: u64 = strict.took().buckets.iter().map(|(_, count)| count).sum();
+        let each = strict.took().seconds / calls as f64;
+        assert!(each < took / 10.0, "a call waited {each} s of {took} s: {calls} calls");
+        assert_eq!(strict.times_opened(), 0);
+    });
+}
+
+/// And what a node that stops has to tell.
+fn first_charges_are_told_at_once(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let (one, of_one, rule) = node_telling_every(HOUR, &server, &limit).await;
+        let id = of_one.identity("alice");
+        assert!(one.consumed("alice", (&rule, id), &figures, 3));
+        let total = || server.ask::<Option<i64>>(&["HGET", "alice", "total"]);
+        until("the first charge is told", || total() == Some(3)).await;
+        one.consumed("alice", (&rule, id), &figures, 4);
+        one.close().await;
+        assert_eq!(total(), Some(7));
+    });
+}
+
+fn the_bound_is_measured(brand: Brand) {
+    let server = Server::start(brand);
+    let interval = Duration::from_millis(20);
+    run(async {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(10_000).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let (one, of_one, rule_one) = node_telling_every(interval, &server, &limit).await;
+        let (two, of_two, rule_two) = node_telling_every(interval, &server, &limit).await;
+        let (id_one, id_two) = (of_one.identity("alice"), of_two.identity("alice"));
+        assert_eq!(two.staleness(), 2 * interval);
+        assert_eq!((two.overshoot(), two.round_trip()), (0, Duration::ZERO));
+        two.consumed("alice", (&rule_two, id_two), &figures, 1);
+        let total = || server.ask::<Option<i64>>(&["HGET", "alice", "total"]);
+        until("it is told", || total() == Some(1)).await;
+        until("it is answered", || two.round_trip() > Duration::ZERO).await;
+        assert_eq!(two.overshoot(), 0, "nobody else consumed anything");
+        one.consumed("alice", (&rule_one, id_one), &figures, 5000);
+        until("it is known", || of_two.peek(&rule_two, id_two).remaining <= 5000).await;
+        let (bound, trip) = (two.overshoot(), two.round_trip());
+        assert!(bound > 0 && trip > Duration::ZERO, "{bound} in {trip:?}");
+    });
+}
+
+on_both! {
+    burst => many_are_due;
+    at_once => first_charges_are_told_at_once;
+    bound => the_bound_is_measured;
+}
