@@ -17,6 +17,7 @@ mod keys;
 mod law;
 mod quotas;
 mod run_time;
+mod secrets;
 #[allow(dead_code, unused, reason = "it has what the counters' tests need as well")]
 #[path = "../../../redis/tests/it/servers.rs"]
 mod servers;

@@ -180,13 +180,22 @@ impl Tollgate {
 
     /// Waits for a line of the log that has `part` in it.
     pub fn wait_for(&self, part: &str) -> String {
+        let said = self.said_until(part);
+        said.lines().next_back().unwrap_or_default().to_owned()
+    }
+
+    /// All that it says up to a line of the log that has `part` in it.
+    pub fn said_until(&self, part: &str) -> String {
         let until = Instant::now() + PATIENCE;
+        let mut said = String::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match self.log.lock().unwrap().recv_timeout(left) {
-                Ok(line) if line.contains(part) => return line,
-                Ok(_) => {}
-                Err(_) => panic!("the log never said {part:?}"),
+            let Ok(line) = self.log.lock().unwrap().recv_timeout(left) else {
+                panic!("the log never said {part:?}, but {said}");
+            };
+            said += &line;
+            if line.contains(part) {
+                return said;
             }
         }
     }
