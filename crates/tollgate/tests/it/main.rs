@@ -13,6 +13,8 @@ mod doctor;
 #[path = "../../../redis/tests/it/groups.rs"]
 mod groups;
 mod grpc;
+#[path = "../../../storage/tests/it/integrity.rs"]
+mod integrity;
 mod keys;
 mod law;
 mod quotas;
