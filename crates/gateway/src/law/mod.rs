@@ -29,7 +29,7 @@ use tollgate_wire::{HeadLines, degraded_by, names};
 pub use keys::{FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
 pub use plane::{Plane, PlaneError, ReadyPlane};
-pub use record::{Outcome, Record, Recorder, Source};
+pub use record::{Cause, Outcome, Record, Recorder, Source};
 
 use crate::body::Body;
 use crate::caller::caller_address;
@@ -154,6 +154,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             && let Err(wait) = upstream.backpressure().check()
         {
             self.metrics.overloaded();
+            record.cause = Some(Cause::Overloaded);
             return answer.overloaded(plane.upstream_source(route.upstream()), wait);
         }
 
@@ -163,8 +164,12 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let asked = (&mut *request, held);
         let caller = match authenticate::authenticate(self, plane, asked, (route, address)) {
             Ok(caller) => caller,
-            Err(Denied::Unknown) => return answer.unauthorized(),
+            Err(Denied::Unknown) => {
+                record.cause = Some(Cause::Unauthorized);
+                return answer.unauthorized();
+            }
             Err(Denied::TooOften(wait)) => {
+                record.cause = Some(Cause::TooManyFailures);
                 return answer.too_many_failures(plane, wait, record.began);
             }
         };
@@ -178,6 +183,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let tier = plane.tier(caller.client().plan());
         self.metrics.decided(tier, plane.endpoint(route), &passage);
         if let Some(what) = passage.unavailable() {
+            record.cause = Some(Cause::Uncountable);
             return answer.unavailable(what);
         }
         record.decide(&passage);

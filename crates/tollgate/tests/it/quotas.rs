@@ -202,6 +202,10 @@ fn while_the_disk_takes_nothing_requests_with_a_quota_are_answered_503_or_pass_a
                 assert_eq!(answer.header("content-type"), "application/problem+json");
                 assert_eq!(answer.header("retry-after"), "1");
                 assert_eq!(answer.json()["detail"], "Quotas cannot be counted at present.");
+                let path = format!("/v1/refusals/{}", answer.header("x-request-id"));
+                eventually("it is known why", || {
+                    gateway.api(&path, &[]).json()["reason"] == "uncountable"
+                });
             }
         }
         gateway.wait_for("quotas cannot be counted");
