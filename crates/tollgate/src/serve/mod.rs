@@ -75,11 +75,12 @@ struct Kept {
 /// Everything opened, bound and started. The storage comes before the listeners: of two processes only one has it.
 fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     // Looked at before it is read: what changes from here on is a change.
-    let watch = Watch::new(source.file());
+    let mut watch = Watch::new(source.file());
     let text = source.read()?;
     let loaded = source.load(&text).map_err(unusable)?;
     let server = loaded.value.server.clone();
     check_address(server.admin_listen.socket(), server.admin_exposed).map_err(exposed)?;
+    watch.look_at_certificates(&server);
     let settings = settings(&server)?;
     let Kept { folder, store, watched, policy } = keep(loaded, runtime)?;
     let (token, token_place) = storage::token(&folder)?;

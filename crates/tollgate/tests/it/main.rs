@@ -4,6 +4,7 @@
 // Processes are waited for in real time.
 #![allow(clippy::disallowed_methods)]
 
+mod certificates;
 mod cli;
 mod commands;
 mod control;

@@ -96,7 +96,7 @@ impl Tollgate {
         let after = |word: &str| {
             let line = greeting.lines().find(|line| line.trim_start().starts_with(word)).unwrap();
             let url = line.split_whitespace().nth(1).unwrap();
-            url.trim_start_matches("http://").split('/').next().unwrap().to_owned()
+            url.split_once("://").unwrap().1.to_owned()
         };
         let (address, admin) = (after("gateway"), after("admin"));
         Tollgate { child, address, admin, greeting, log: Mutex::new(log), folder: Some(folder) }
