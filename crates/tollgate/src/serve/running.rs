@@ -116,7 +116,7 @@ impl Running {
         let serving = tokio::spawn(async move {
             serving.serve(admin_listener, open, async { drop(ended.await) }).await
         });
-        let books = tokio::spawn(books.keep(pages));
+        let books = books.start(pages)?;
         let tidying = tokio::spawn(keep_tidy(store.clone(), served.clone()));
         let settling = tokio::spawn(counting.clone().keep_tidy());
         health.set_ready(true);
@@ -144,7 +144,7 @@ impl Running {
         let drained = async {
             tokio::task::spawn_blocking(move || data.wait()).await.map_err(failed)??;
             // The last worker has handed over its last count; when all is stored, so have the books.
-            books.await.map_err(failed)?;
+            books.wait().await;
             counting.close().await;
             Ok::<(), Failure>(())
         };
