@@ -90,8 +90,8 @@ impl Served {
     }
 
     /// Writes what is left of the access log.
-    pub(crate) fn close_log(&self) {
-        self.0.access_log.close();
+    pub(crate) async fn close_log(&self) {
+        self.0.access_log.close().await;
     }
 
     /// Lines of the access log go where they went, or to a new file of that name.

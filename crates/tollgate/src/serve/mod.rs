@@ -61,7 +61,10 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     };
     let running = start(Source::choose(args)?, &runtime)?;
     print(&running.greeting())?;
-    runtime.block_on(running.until_told(signals))
+    let done = runtime.block_on(running.until_told(signals));
+    // Whoever was told twice to stop does not wait for what is in flight.
+    runtime.shutdown_background();
+    done
 }
 
 /// What is kept, and the policy that it amounts to together with the file.

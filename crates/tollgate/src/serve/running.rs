@@ -156,7 +156,7 @@ impl Running {
                 tokio::time::sleep(LAST_WORDS).await;
             }
         }
-        served.close_log();
+        served.close_log().await;
         drop(announced);
         drop(end_admin);
         serving.await.map_err(failed)??;
