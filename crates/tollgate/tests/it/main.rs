@@ -27,6 +27,7 @@ mod servers;
 mod shared_store;
 mod sharing;
 mod sharing_outages;
+mod storage;
 mod strategies;
 mod support;
 mod told;
