@@ -22,6 +22,7 @@ const FOR_TESTS: &[Tool] = &[
     tool("promtool", &["--version"], "prometheus"),
     tool("python3", &["-c", "import ensurepip, venv"], "python3-venv"),
     tool("openssl", &["version"], "openssl"),
+    tool("sqlite3", &["--version"], "sqlite3"),
     tool("redis-server", &["--version"], "redis-server"),
     tool("redis-sentinel", &["--version"], "redis-sentinel"),
 ];

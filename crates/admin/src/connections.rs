@@ -1,7 +1,8 @@
 //! Connections to the control plane: so many at once, and none that idles for ever.
 //!
 //! Whoever has no token must not be able to use up memory or files by connecting. Further connections wait
-//! in the system's backlog until one of those that are open ends.
+//! in the system's backlog until one of those that are open ends. So a connection has a while to make its first request,
+//! and a while for each further one, however many bytes it sends meanwhile.
 
 use std::future::Future;
 use std::io;
@@ -12,8 +13,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use axum::serve::{IncomingStream, Listener};
+use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -22,7 +29,10 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 /// Connections at once.
 const MOST: usize = 256;
 
-/// How long a connection may neither send nor take anything.
+/// How long a new connection may take until the head of its first request has come.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// How long a connection may neither send nor take anything of a request and its answer, and how long until its next request.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long, once told to stop, what is under way may take. A stream of reflection has no end of its own.
@@ -45,7 +55,7 @@ pub(crate) async fn serve(
         drop(told.await);
         sleep(GRACE).await;
     };
-    let routes = routes.into_make_service_with_connect_info::<Peer>();
+    let routes = routes.layer(from_fn(note)).into_make_service_with_connect_info::<Peer>();
     tokio::select! {
         served = axum::serve(listener, routes).with_graceful_shutdown(stop) => served,
         () = too_long => Ok(()),
@@ -80,40 +90,135 @@ impl Listener for Bounded {
     }
 }
 
-/// Who is at the other end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+/// Who is at the other end, and of which connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr, Arc<Activity>);
 
 impl Connected<IncomingStream<'_, Bounded>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Bounded>) -> Peer {
-        Peer(*stream.remote_addr())
+        Peer(*stream.remote_addr(), Arc::clone(&stream.io().activity))
     }
 }
 
-/// A connection that ends when nothing has moved for [`PATIENCE`].
+/// Notes that a request has come, until its answer has been taken.
+async fn note(ConnectInfo(peer): ConnectInfo<Peer>, request: Request, next: Next) -> Response {
+    let under_way = UnderWay::begin(peer.1);
+    let response = next.run(request).await;
+    response.map(|body| Body::new(Answered { body, _under_way: under_way }))
+}
+
+/// What a connection is about.
+#[derive(Debug)]
+struct Activity(Mutex<Requests>);
+
+#[derive(Debug)]
+struct Requests {
+    under_way: usize,
+    /// When something was last sent or taken.
+    moved: Instant,
+    /// Until when the next one must have come if none is under way.
+    next_by: Instant,
+}
+
+impl Activity {
+    fn new() -> Arc<Activity> {
+        let now = Instant::now();
+        Arc::new(Activity(Mutex::new(Requests { under_way: 0, moved: now, next_by: now + FIRST })))
+    }
+
+    fn moved(&self) {
+        self.0.lock().moved = Instant::now();
+    }
+
+    /// When there is no patience left, unless something happens.
+    fn ends(&self) -> Instant {
+        let requests = self.0.lock();
+        if requests.under_way > 0 { requests.moved + PATIENCE } else { requests.next_by }
+    }
+}
+
+/// One request of a connection.
+#[derive(Debug)]
+struct UnderWay(Arc<Activity>);
+
+impl UnderWay {
+    fn begin(activity: Arc<Activity>) -> UnderWay {
+        activity.0.lock().under_way += 1;
+        UnderWay(activity)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut requests = self.0.0.lock();
+        requests.under_way -= 1;
+        requests.next_by = Instant::now() + PATIENCE;
+    }
+}
+
+/// The body of an answer: its request is under way until it is dropped.
+struct Answered {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl HttpBody for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A connection that ends when nobody has patience with it any more.
 struct Connection<S> {
     stream: S,
+    activity: Arc<Activity>,
     deadline: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl<S> Connection<S> {
     fn new(stream: S, place: Option<OwnedSemaphorePermit>) -> Connection<S> {
-        let deadline = Box::pin(sleep_until(Instant::now() + PATIENCE));
-        Connection { stream, deadline, _place: place }
+        let activity = Activity::new();
+        let deadline = Box::pin(sleep_until(activity.ends()));
+        Connection { stream, activity, deadline, _place: place }
     }
 
-    /// Something moved, or the wait goes on until there is no patience left.
+    /// Something moved, or the wait goes on until there is no patience left. Bytes do not help whoever makes no request of them.
     fn watch<R>(
         &mut self,
         context: &mut Context<'_>,
         moved: Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         if moved.is_ready() {
-            self.deadline.as_mut().reset(Instant::now() + PATIENCE);
-            return moved;
+            self.activity.moved();
         }
-        self.deadline.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        loop {
+            let ends = self.activity.ends();
+            if ends <= Instant::now() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            if moved.is_ready() {
+                return moved;
+            }
+            self.deadline.as_mut().reset(ends);
+            if self.deadline.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
     }
 }
 
@@ -149,7 +254,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
 
@@ -157,6 +262,7 @@ mod tests {
     async fn a_connection_ends_when_nothing_moves_and_not_before() {
         let (near, mut far) = duplex(8);
         let mut connection = Connection::new(near, None);
+        let _under_way = UnderWay::begin(Arc::clone(&connection.activity));
         let began = Instant::now();
         let slow = tokio::spawn(async move {
             for _ in 0..3 {
@@ -172,5 +278,35 @@ mod tests {
         let ended = connection.read_u8().await.unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
         assert_eq!(began.elapsed(), PATIENCE * 4 - Duration::from_secs(3));
+    }
+
+    /// Reads until there is nothing more to be had; why, and when that was.
+    async fn drain(connection: &mut Connection<DuplexStream>) -> (io::ErrorKind, Instant) {
+        loop {
+            if let Err(why) = connection.read_u8().await {
+                return (why.kind(), Instant::now());
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_do_not_help_whoever_makes_no_request_of_them() {
+        let (near, mut far) = duplex(8);
+        let mut connection = Connection::new(near, None);
+        let dripping = tokio::spawn(async move {
+            while far.write_all(b"x").await.is_ok() {
+                sleep(Duration::from_millis(700)).await;
+            }
+        });
+        let began = Instant::now();
+        let (why, ended) = drain(&mut connection).await;
+        assert_eq!((why, ended - began), (io::ErrorKind::TimedOut, FIRST));
+
+        // After a request there is more time for the next one, and no more than that.
+        drop(UnderWay::begin(Arc::clone(&connection.activity)));
+        let began = Instant::now();
+        let (why, ended) = drain(&mut connection).await;
+        assert_eq!((why, ended - began), (io::ErrorKind::TimedOut, PATIENCE));
+        dripping.abort();
     }
 }

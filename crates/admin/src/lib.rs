@@ -57,6 +57,6 @@ pub use control::made;
 pub use data_plane::{ConfigInForce, ConfigText, DataPlane, NotReady, Notice, Ready};
 pub use health::Health;
 pub use open::{Open, serve};
-pub use refusals::{RefusalRing, RefusedRequest};
+pub use refusals::{RefusalReason, RefusalRing, RefusedRequest};
 pub use times::Moment;
 pub use token::{AdminToken, TokenError};

@@ -8,6 +8,22 @@ use serde::Serialize;
 
 use crate::times::Moment;
 
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalReason {
+    /// A limit or quota; `policy` and `source` say which.
+    Limit,
+    /// No key, or none that is good.
+    Unauthorized,
+    /// Bad keys too often from one address: `auth.failures`.
+    TooManyFailures,
+    /// Too much was pending at its upstream: backpressure.
+    Overloaded,
+    /// Where it is counted did not work, and it may not pass uncounted.
+    Uncountable,
+}
+
 /// A request that was refused.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RefusedRequest {
@@ -17,6 +33,8 @@ pub struct RefusedRequest {
     pub at: Moment,
     /// The status it was answered with.
     pub status: u16,
+    /// Why, in one word.
+    pub reason: RefusalReason,
     /// Its tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
@@ -45,14 +63,14 @@ pub struct RefusedRequest {
 /// The last refusals of a worker, so many and no more.
 ///
 /// ```
-/// use tollgate_admin::{Moment, RefusalRing, RefusedRequest};
+/// use tollgate_admin::{Moment, RefusalReason, RefusalRing, RefusedRequest};
 /// use tollgate_core::Time;
 ///
 /// let ring = RefusalRing::new(1);
 /// for id in ["first", "second"] {
 ///     ring.remember(RefusedRequest {
 ///         request_id: id.to_owned(), at: Moment(Time::EPOCH), status: 429, cost: 1, tenant: None, user: None,
-///         key: None, plan: None, route: None, policy: None, source: None,
+///         key: None, plan: None, route: None, policy: None, source: None, reason: RefusalReason::Limit,
 ///     });
 /// }
 /// assert!(ring.find("first").is_none());

@@ -13,6 +13,7 @@ use crate::counts::Counts;
 use crate::handler::Handler;
 use crate::listen::listeners;
 use crate::settings::Settings;
+use crate::tls::TlsError;
 use crate::worker::Start;
 
 /// A gateway that has its address and does not serve yet.
@@ -119,6 +120,15 @@ impl Tuning {
     /// second: certificates for new connections, all else for new requests. Address and number of workers stay what they are.
     pub fn change(&self, settings: Settings) {
         self.0.store(Arc::new(settings));
+    }
+
+    /// Reads the files of the certificates again, if there are any. New connections are shown what they hold now.
+    ///
+    /// # Errors
+    ///
+    /// If they are faulty: then new connections are shown what they held before.
+    pub fn renew_certificates(&self) -> Result<(), TlsError> {
+        self.0.load().certificates.as_ref().map_or(Ok(()), |certificates| certificates.reload())
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::secret::masked;
 use crate::source::{Source, Span};
 
 /// So many are kept of one file; the rest are only counted, so that megabytes of faults are answered
@@ -32,7 +33,8 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// The file cannot be used because of what stands at `span`.
     pub fn error(span: Span, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { severity: Severity::Error, span, message: message.into(), help: None }
+        let message = masked(&message.into()).into_owned();
+        Diagnostic { severity: Severity::Error, span, message, help: None }
     }
 
     /// What stands at `span` is allowed, and deserves a look.
@@ -43,7 +45,7 @@ impl Diagnostic {
     /// Adds what would be right, where the message does not say it.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Diagnostic {
-        self.help = Some(help.into());
+        self.help = Some(masked(&help.into()).into_owned());
         self
     }
 
@@ -78,6 +80,8 @@ pub struct Diagnostics {
     list: Vec<Diagnostic>,
     omitted: usize,
     has_errors: bool,
+    /// What may be or hold a secret, in the order of the file.
+    hidden: Vec<Span>,
 }
 
 /// One diagnostic for machines.
@@ -101,7 +105,7 @@ pub struct Record<'a> {
 impl Diagnostics {
     /// Nothing wrong so far with `source`.
     pub fn new(source: Source) -> Diagnostics {
-        Diagnostics { source, list: Vec::new(), omitted: 0, has_errors: false }
+        Diagnostics { source, list: Vec::new(), omitted: 0, has_errors: false, hidden: Vec::new() }
     }
 
     /// Adds one, in the order of the file. The same thing at the same place is said once, because an alias
@@ -128,6 +132,17 @@ impl Diagnostics {
         if !self.list[start..end].contains(&new) {
             self.list.insert(end, new);
         }
+    }
+
+    /// What stands there is shown to nobody.
+    pub(crate) fn hide(&mut self, span: Span) {
+        self.hidden.push(span);
+    }
+
+    /// What of the file between two bytes is shown to nobody.
+    pub(crate) fn hidden(&self, from: usize, to: usize) -> impl Iterator<Item = &Span> {
+        let touches = move |span: &&Span| (span.start as usize) < to && (span.end as usize) > from;
+        self.hidden.iter().filter(touches)
     }
 
     /// Whether there is none.

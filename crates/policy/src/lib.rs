@@ -30,6 +30,7 @@ mod render;
 pub mod routes;
 mod scalar;
 mod schema;
+mod secret;
 pub mod shapes;
 mod source;
 mod text;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::secret::{HIDDEN, masked};
 use crate::source::Source;
 
 /// So many are shown of one file.
@@ -32,7 +33,7 @@ impl Diagnostics {
         };
         let mut text = String::new();
         for one in self.iter().take(MAX_SHOWN) {
-            let window = Window::around(self.source(), one);
+            let window = Window::around(self, one);
             text.push_str(&renderer.render(&[group(self.source(), one, &window)]));
             text.push_str("\n\n");
         }
@@ -76,7 +77,8 @@ struct Window {
 }
 
 impl Window {
-    fn around(source: &Source, one: &Diagnostic) -> Window {
+    fn around(all: &Diagnostics, one: &Diagnostic) -> Window {
+        let source = all.source();
         let (_, line_start) = source.line_of(one.span());
         let line = source.line_at(line_start);
         let at = boundary(line, (one.span().start as usize).saturating_sub(line_start));
@@ -84,14 +86,30 @@ impl Window {
 
         let from = line[..at].char_indices().rev().nth(REACH).map_or(0, |(byte, _)| byte);
         let to = line[at..].char_indices().nth(REACH).map_or(line.len(), |(byte, _)| at + byte);
-        // A control character would move the mark, or the terminal; it is shown as another of three bytes.
-        let is_shown = |c: char| c == '\t' || !c.is_control();
-        let shown = |c: char| if is_shown(c) { c } else { char::REPLACEMENT_CHARACTER };
-        let text: String = line[from..to].chars().map(shown).collect();
-        let width = |part: &str| part.chars().map(|c| shown(c).len_utf8()).sum::<usize>();
-        let start = width(&line[from..at]);
         let end = end.clamp(at, to);
-        Window { text, mark: start..start + width(&line[at..end]), begins_later: from > 0 }
+        let hidden: Vec<_> = all.hidden(line_start + from, line_start + to).collect();
+        let is_hidden = |byte: usize| {
+            let byte = line_start + from + byte;
+            hidden.iter().any(|span| (span.start as usize..span.end as usize).contains(&byte))
+        };
+        let masked = masked(&line[from..to]);
+        let shown = line[from..to].char_indices().zip(masked.chars()).map(|((byte, _), c)| {
+            let is_hidden = is_hidden(byte);
+            // A control character would move the mark, or the terminal; it is shown as another of three bytes.
+            match c {
+                _ if is_hidden => HIDDEN,
+                '\t' => c,
+                _ if c.is_control() => char::REPLACEMENT_CHARACTER,
+                _ => c,
+            }
+        });
+        let text: String = shown.collect();
+        // Each character is shown as one.
+        let place = |part: &str| {
+            text.char_indices().nth(part.chars().count()).map_or(text.len(), |(byte, _)| byte)
+        };
+        let mark = place(&line[from..at])..place(&line[from..end]);
+        Window { mark, text, begins_later: from > 0 }
     }
 }
 

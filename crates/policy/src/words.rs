@@ -1,6 +1,7 @@
 //! How messages speak.
 
 use crate::node::{Node, Value};
+use crate::secret;
 use crate::source::Source;
 use crate::text::quoted;
 
@@ -21,12 +22,14 @@ pub(crate) fn found(source: &Source, node: &Node) -> String {
     }
 }
 
-/// `text`, cut where it is long.
-pub(crate) fn cut(text: &str) -> std::borrow::Cow<'_, str> {
-    const SHOWN: usize = 64;
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-        None => text.into(),
+/// So many characters of a text are shown.
+pub(crate) const SHOWN: usize = 64;
+
+/// `text`, cut where it is long, without secrets.
+pub(crate) fn cut(text: &str) -> String {
+    match secret::beginning(text, SHOWN) {
+        (all, true) => all,
+        (some, false) => some + "…",
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde_json::json;
@@ -46,6 +47,30 @@ fn without_the_token_nothing_is_answered_or_changed() {
         }
     }
     assert!(node.keys.is_empty());
+}
+
+/// Each sends a byte now and then, and never a request.
+#[test]
+fn connections_that_ask_nothing_do_not_keep_others_out() {
+    let node = Node::start();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut idle: Vec<_> =
+            (0..300).map(|_| TcpStream::connect(node.address).unwrap()).collect();
+        let is_over = &is_over;
+        scope.spawn(move || {
+            while !is_over.load(Relaxed) {
+                for stream in &mut idle {
+                    // Those that are closed already say so.
+                    let _ = stream.write_all(b"x");
+                }
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        });
+        let answer = node.send(&Ask::without_token("GET", "/healthz"));
+        is_over.store(true, Relaxed);
+        assert_eq!(answer.status, 200);
+    });
 }
 
 #[test]

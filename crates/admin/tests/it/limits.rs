@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate_admin::{Moment, RefusedRequest};
+use tollgate_admin::{Moment, RefusalReason, RefusedRequest};
 use tollgate_gate::Holder;
 use tollgate_policy::compile::Work;
 
@@ -101,6 +101,7 @@ fn the_last_refusals_are_found_by_their_request_id() {
         request_id: id.to_owned(),
         at: Moment(NOW),
         status: 429,
+        reason: RefusalReason::Limit,
         tenant: Some("acme".to_owned()),
         user: None,
         key: None,

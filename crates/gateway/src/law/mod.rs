@@ -30,7 +30,7 @@ use tollgate_wire::{HeadLines, degraded_by, names};
 pub use keys::{FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
 pub use plane::{Plane, PlaneError, ReadyPlane};
-pub use record::{Outcome, Record, Recorder, Source};
+pub use record::{Cause, Outcome, Record, Recorder, Source};
 pub use shared::Shared;
 
 use crate::body::Body;
@@ -116,6 +116,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             && let Err(wait) = upstream.backpressure().check()
         {
             self.metrics.overloaded();
+            record.cause = Some(Cause::Overloaded);
             return answer.overloaded(plane.upstream_source(route.upstream()), wait);
         }
 
@@ -125,8 +126,12 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let asked = (&mut *request, held);
         let caller = match authenticate::authenticate(self, plane, asked, (route, address)) {
             Ok(caller) => caller,
-            Err(Denied::Unknown) => return answer.unauthorized(),
+            Err(Denied::Unknown) => {
+                record.cause = Some(Cause::Unauthorized);
+                return answer.unauthorized();
+            }
             Err(Denied::TooOften(wait)) => {
+                record.cause = Some(Cause::TooManyFailures);
                 return answer.too_many_failures(plane, wait, record.began);
             }
         };
@@ -140,6 +145,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let tier = plane.tier(caller.client().plan());
         self.metrics.decided((tier, plane.endpoint(route.number())), &passage);
         if let Some(what) = passage.unavailable() {
+            record.cause = Some(Cause::Uncountable);
             return answer.unavailable(what);
         }
         record.decide(&passage, route.cost());
@@ -154,6 +160,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
                 if let Err(wait) = plane.upstream(number).backpressure().check() {
                     gate.give_back(&mut passage);
                     record.forgive();
+                    record.cause = Some(Cause::Overloaded);
                     self.metrics.overloaded();
                     return answer.overloaded(plane.upstream_source(number), wait);
                 }

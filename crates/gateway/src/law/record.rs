@@ -76,12 +76,28 @@ pub struct Record {
     pub plan: Option<usize>,
     /// What was decided.
     pub outcome: Outcome,
+    /// Why it was turned away before any limit, if it was for one of these reasons. A status does not tell: a gRPC call is
+    /// answered 200.
+    pub cause: Option<Cause>,
     /// What it cost.
     pub cost: u64,
     /// The status it was answered with; 499 if its caller did not wait for it.
     pub status: StatusCode,
     /// Method and target, where details are wanted.
     pub head: Option<(Method, Uri)>,
+}
+
+/// Why a request was turned away that no limit refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// No key, or none that is good.
+    Unauthorized,
+    /// Bad keys too often from one address.
+    TooManyFailures,
+    /// Too much was pending at its upstream.
+    Overloaded,
+    /// Where it is counted did not work.
+    Uncountable,
 }
 
 /// What was decided about a request.
@@ -137,6 +153,7 @@ impl Record {
             tenant: None,
             plan: None,
             outcome: Outcome::TurnedAway,
+            cause: None,
             cost: 0,
             status: hung_up(),
             head: wants_details.then(|| (request.method().clone(), request.uri().clone())),

@@ -16,7 +16,7 @@ section! {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         #[schemars(extend("default" = false))]
         pub redis: bool,
-        /// What happens to requests while it fails.
+        /// What happens to requests while it fails. To start, it must work: nobody is let in without its keys.
         pub on_error: OnError,
     }
 }
@@ -136,7 +136,7 @@ impl Default for Counters {
 section! {
     /// What is remembered of past requests.
     Usage {
-        /// For how many days.
+        /// For how many days. The audit does not depend on it: it is kept for 400 days.
         #[schemars(range(min = 1, max = 36_500))]
         pub retention_days: u64,
     }

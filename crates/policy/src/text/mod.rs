@@ -26,6 +26,9 @@ pub use network::{Cidr, ListenAddress};
 pub use time::{Instant, ZoneName};
 pub use url::{Host, HttpUrl, RedisUrl};
 
+use crate::secret;
+use crate::words::SHOWN;
+
 /// What would be right, as the end of a sentence: "write …".
 pub(crate) type Right = Cow<'static, str>;
 
@@ -55,13 +58,17 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-/// `text` in quotes, cut where it is long.
+/// `text` in quotes, cut where it is long, without secrets.
 pub(crate) fn quoted(text: &str) -> String {
-    const SHOWN: usize = 64;
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{:?}…", &text[..end]),
-        None => format!("{text:?}"),
+    match secret::beginning(text, SHOWN) {
+        (all, true) => format!("{all:?}"),
+        (some, false) => format!("{some:?}…"),
     }
+}
+
+/// Whether the text that the schema calls `format` may be or hold a secret, also where it is wrong.
+pub(crate) fn is_secret(format: &str) -> bool {
+    [Sha256::FORMAT, RedisUrl::FORMAT].contains(&format)
 }
 
 pub(crate) type Check = fn(&str) -> Result<(), Right>;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value as Json};
 
 use super::rule::{Bound, Others, Rule, RuleId, Rules, UnknownKeyword};
-use crate::text::check_of;
+use crate::text::{check_of, is_secret};
 
 type Compiled<T> = Result<T, UnknownKeyword>;
 
@@ -80,7 +80,10 @@ impl<'a> Compiler<'a> {
             // A range has both ends, so that no figure is beyond what can be counted.
             "minimum" => all.get("maximum").and_then(Bound::of).map(drop),
             "maximum" => all.get("minimum").and_then(Bound::of).map(drop),
-            "format" => said.as_str().and_then(check_of).map(|check| rule.check = Some(check)),
+            "format" => said.as_str().and_then(|format| {
+                rule.is_secret = is_secret(format);
+                check_of(format).map(|check| rule.check = Some(check))
+            }),
             // What a pattern says, the check of its format says better.
             "pattern" => all.get("format").map(drop),
             "items" => {

@@ -66,6 +66,9 @@ impl<'a> Walk<'a> {
         if !rule.choices.is_empty() {
             return self.choice(rule, node, place);
         }
+        if rule.is_secret {
+            self.faults.hide(node.span);
+        }
         if !rule.kinds.contains(node) {
             return self.wrong_kind(rule, node, place);
         }

@@ -72,6 +72,8 @@ pub(super) struct Rule {
     pub(super) choices: Vec<RuleId>,
     pub(super) range: Option<(Bound, Bound)>,
     pub(super) check: Option<Check>,
+    /// What stands here may be or hold a secret.
+    pub(super) is_secret: bool,
     pub(super) words: Vec<Box<str>>,
     pub(super) items: Option<RuleId>,
     pub(super) min_items: usize,

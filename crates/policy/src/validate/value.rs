@@ -14,7 +14,12 @@ impl<'a> Walk<'a> {
         let (rules, source) = (self.rules, self.source);
         self.faults.push_error(|| {
             let expected = rules.expected(rule);
-            let found = found(source, node);
+            let found = match &node.value {
+                Value::Int(_) | Value::Huge | Value::Float(_) if rule.is_secret => {
+                    "a number".to_owned()
+                }
+                _ => found(source, node),
+            };
             let message = match place.name {
                 Name::Root => format!("expected {expected}, found {found}"),
                 name => format!("{name}: expected {expected}, found {found}"),
@@ -27,6 +32,7 @@ impl<'a> Walk<'a> {
                     fault.with_help("write a value, or leave the field out")
                 }
                 Value::Str(_) | Value::Seq(_) | Value::Map(_) => fault,
+                _ if rule.is_secret => fault.with_help("put it in quotes"),
                 _ if is_unquoted_text => fault
                     .with_help(format!("to make it text, put it in quotes: {}", quoted(written))),
                 _ => fault,
@@ -52,7 +58,11 @@ impl<'a> Walk<'a> {
         if let Some(check) = rule.check
             && let Err(right) = check(text)
         {
-            self.fault(place, node.span, || format!("{} is {}: {right}", place.name, quoted(text)));
+            let what = || match rule.is_secret {
+                true => "wrong".to_owned(),
+                false => quoted(text),
+            };
+            self.fault(place, node.span, || format!("{} is {}: {right}", place.name, what()));
         }
         if !rule.allows_word(text) {
             let words = || rule.words.iter().map(|word| &**word);

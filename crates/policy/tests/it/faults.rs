@@ -218,7 +218,7 @@ server: {}
     assert_eq!(
         faults_of(text),
         [
-            "2:29 `sha256` is \"tg_live_x\": a key itself never stands in a file: write the hex of its SHA-256",
+            "2:29 `sha256` is wrong: a key itself never stands in a file: write the hex of its SHA-256",
             "3:11 unknown field `lisen`, did you mean `listen`?",
             "7:26 `rate` is 0: write an integer from 1 to 86400000000000",
             "7:37 `window` is \"minutes\", did you mean `minute`?",

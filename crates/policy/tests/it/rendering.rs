@@ -34,3 +34,37 @@ fn control_characters_do_not_reach_the_terminal() {
     let shown = faults.to_string();
     assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
 }
+
+#[test]
+fn no_secret_is_shown_and_marks_stay_where_they_are() {
+    const KEY: &str = "tg_live_ExampleKeyDoNotUseItReal0fYmW4";
+    let url = "redis://:hidden@h";
+    for (text, marked) in [
+        (format!("keys: [{{ tenant: acme, sha256: {KEY}, pln: x }}]\n"), "pln"),
+        ("keys: [{ tenant: acme, sha256: hidden-key, pln: x }]\n".to_owned(), "pln"),
+        ("keys: [{ tenant: acme, sha256: 1234567890, pln: x }]\n".to_owned(), "pln"),
+        (format!("redis: {{ url: \"{url}\", mode: singel }}\n"), "singel"),
+        ("redis: { url: \":hidden@h\", mode: singel }\n".to_owned(), "singel"),
+        (format!("redis: {url}\n"), "redis://*******@h"),
+        (format!("routes: [ {{ path: /*, upstream: '{KEY}' ]\n"), "{ path"),
+        (
+            format!("upstreams: {{ a: {{ url: \"http://u:hidden@{}\" }} }}\n", "h".repeat(70)),
+            "\"http://********@h",
+        ),
+        (format!("{{\"plans\":{{\"{KEY}\":7}}}}"), "7"),
+    ] {
+        let faults = load("a.yaml", text.as_bytes()).unwrap_err();
+        let told: String =
+            faults.records().map(|r| format!("{} {:?}\n", r.message, r.help)).collect();
+        let shown = format!("{told}{faults}");
+        for secret in [&KEY[8..], "hidden", "1234567890"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        let lines: Vec<&str> = shown.lines().collect();
+        let is_marked = lines.windows(2).any(|pair| {
+            let mark = pair[1].find('^').and_then(|at| pair[0].get(at..));
+            mark.is_some_and(|rest| rest.starts_with(marked))
+        });
+        assert!(is_marked, "{shown}");
+    }
+}

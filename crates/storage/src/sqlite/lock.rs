@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-use super::open::unusable;
+use super::open::unwritable;
 use crate::OpenError;
 
 /// Held, nobody else can open the folder. The system frees it when the process ends, however it ends.
@@ -16,7 +16,7 @@ pub(super) struct FolderLock {
 impl FolderLock {
     pub(super) fn take(folder: &Path) -> Result<FolderLock, OpenError> {
         let path = folder.join("tollgate.lock");
-        let fault = |why: std::io::Error| unusable(&path, why);
+        let fault = |why: std::io::Error| unwritable(&path, why);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         // Whoever can open it can hold it.
@@ -33,9 +33,10 @@ impl FolderLock {
             }
             Err(TryLockError::Error(why)) => return Err(fault(why)),
         }
+        // Only people want to know who has it: on a disk that is full it is locked all the same.
         let pid = format!("{}\n", std::process::id());
-        file.set_len(0).and_then(|()| file.rewind()).map_err(fault)?;
-        file.write_all(pid.as_bytes()).map_err(fault)?;
+        let _ = file.set_len(0).and_then(|()| file.rewind());
+        let _ = file.write_all(pid.as_bytes());
         Ok(FolderLock { file })
     }
 }

@@ -64,11 +64,11 @@ impl Embedded {
     ///
     /// If another process has it open, a newer program wrote it, or it cannot be used.
     pub fn open(self) -> Result<Store, OpenError> {
-        make_folder(&self.folder).map_err(|why| unusable(&self.folder, why))?;
+        make_folder(&self.folder).map_err(|why| unwritable(&self.folder, why))?;
         let lock = FolderLock::take(&self.folder)?;
         let file = self.folder.join(FILE);
-        make_private(&file).map_err(|why| unusable(&file, why))?;
-        let fault = |why: rusqlite::Error| unusable(&file, why);
+        make_private(&file).map_err(|why| unwritable(&file, why))?;
+        let fault = |why: rusqlite::Error| faulty(&file, &why);
 
         let mut db = Connection::open(&file).map_err(fault)?;
         prepare(&mut db, &file)?;
@@ -104,6 +104,25 @@ pub(super) fn unusable(path: &Path, why: impl fmt::Display) -> OpenError {
     OpenError::Unusable { path: path.to_owned(), why: why.to_string() }
 }
 
+/// Nothing can be written there.
+pub(super) fn unwritable(path: &Path, why: impl fmt::Display) -> OpenError {
+    unusable(
+        path,
+        format!(
+            "{why}: a gateway starts only where it can write, whatever `storage.on_error` says"
+        ),
+    )
+}
+
+/// What SQLite says of a file: that it is damaged, or that nothing can be written.
+fn faulty(file: &Path, why: &rusqlite::Error) -> OpenError {
+    use rusqlite::ErrorCode::{CannotOpen, DiskFull, ReadOnly, SystemIoFailure};
+    match why.sqlite_error_code() {
+        Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure) => unwritable(file, why),
+        _ => unusable(file, why),
+    }
+}
+
 /// Makes a folder that only its owner may look into.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
@@ -124,7 +143,7 @@ pub(super) fn make_private(file: &Path) -> std::io::Result<()> {
 
 /// Settings, and the newest schema.
 fn prepare(db: &mut Connection, file: &Path) -> Result<(), OpenError> {
-    let fault = |why: rusqlite::Error| unusable(file, why);
+    let fault = |why: rusqlite::Error| faulty(file, &why);
     db.busy_timeout(PATIENCE).map_err(fault)?;
     let version = schema::version(db).map_err(fault)?;
     let application: i64 =

@@ -10,6 +10,7 @@ mod failing;
 #[path = "../../../redis/tests/it/groups.rs"]
 mod groups;
 mod homes;
+mod integrity;
 mod keys;
 mod kills;
 mod opening;
@@ -32,6 +33,8 @@ use tokio::runtime::{Builder, Runtime};
 use tollgate_core::Time;
 use tollgate_policy::ApiKey;
 use tollgate_storage::{Change, KeyDraft, KeyTerms, StoredKey};
+
+pub use integrity::integrity;
 
 /// The present moment of all tests.
 pub const NOW: Time = Time::from_secs(1_800_000_000);
@@ -59,12 +62,6 @@ pub fn key(tenant: &str, seed: u64) -> (ApiKey, StoredKey) {
 /// The change that issues `key`.
 pub fn issue(key: &StoredKey) -> Vec<Change> {
     vec![Change::IssueKey(Box::new(key.clone()))]
-}
-
-/// What SQLite itself says about a database that nobody has open.
-pub fn integrity(folder: &Path) -> String {
-    let db = rusqlite::Connection::open(folder.join("tollgate.db")).unwrap();
-    db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
 }
 
 /// This very program as another process, running only the test `name`, which finds its folder by [`folder_of_child`].

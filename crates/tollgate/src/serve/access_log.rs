@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
@@ -19,6 +20,11 @@ use crate::exit::Failure;
 
 /// Lines on their way to the writer. When there are more, further ones are dropped and counted.
 const WAITING: usize = 16_384;
+
+/// How long the last lines may take to be written when the process stops.
+const LAST_LINES: Duration = Duration::from_secs(5);
+/// How often it is looked whether they are.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Where lines go, if anywhere; may be turned elsewhere while it runs.
 #[derive(Debug, Default)]
@@ -66,12 +72,17 @@ impl AccessLog {
         self.sink.store(sink);
     }
 
-    /// Writes what is left.
-    pub(crate) fn close(&self) {
+    /// Writes what is left, as far as that is taken: whoever reads the log and does not go on reading cannot keep the process.
+    pub(crate) async fn close(&self) {
         self.sink.store(None);
-        for writer in std::mem::take(&mut *self.writers.lock()) {
-            // It ends when nobody can send to it any more.
-            let _ = writer.join();
+        // Each ends when nobody can send to it any more.
+        let is_written = async {
+            while self.writers.lock().iter().any(|writer| !writer.is_finished()) {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        if tokio::time::timeout(LAST_LINES, is_written).await.is_err() {
+            tracing::warn!("the last lines of the access log are lost: nobody takes them");
         }
         match self.dropped.load(Relaxed) {
             0 => {}

@@ -8,12 +8,16 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
+use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
 use tollgate_engine::Time;
 use tollgate_gateway::law::{FoundKey, Outcome, Plane, Record, Recorder};
 use tollgate_storage::{Caller, Store, StoreError, UsageBatch, UsageRecorder, Use};
@@ -140,11 +144,34 @@ pub(crate) struct Bookkeeper {
     pub(crate) state: Arc<StorageState>,
 }
 
+/// The end of the books.
+#[derive(Debug)]
+pub(crate) struct Ended(oneshot::Receiver<()>);
+
+impl Ended {
+    pub(crate) async fn wait(self) {
+        // Nothing is ever sent: it is closed in the end.
+        let _ = self.0.await;
+    }
+}
+
 type Writing = Pin<Box<dyn Future<Output = (UsageBatch, Result<(), StoreError>)> + Send>>;
 
 impl Bookkeeper {
+    /// Keeps the books on a thread of its own, until all workers have ended and what they handed over is stored. Whoever asks
+    /// the control plane for much must not hold it up: what is not yet stored is lost in a crash.
+    pub(crate) fn start(self, pages: UnboundedReceiver<Page>) -> io::Result<Ended> {
+        let runtime = Builder::new_current_thread().enable_time().build()?;
+        let (has_ended, ended) = oneshot::channel();
+        thread::Builder::new().name("books".to_owned()).spawn(move || {
+            runtime.block_on(self.keep(pages));
+            drop(has_ended);
+        })?;
+        Ok(Ended(ended))
+    }
+
     /// Until all workers have ended and what they handed over is stored.
-    pub(crate) async fn keep(self, mut pages: UnboundedReceiver<Page>) {
+    async fn keep(self, mut pages: UnboundedReceiver<Page>) {
         let mut waiting = UsageRecorder::new();
         let (mut writing, mut is_open, mut pause, mut tries): (Option<Writing>, _, _, _) =
             (None, true, None, LAST_TRIES);

@@ -66,6 +66,21 @@ impl Served {
         self.0.source.read().is_ok_and(|text| *text == *self.0.text.load().as_bytes())
     }
 
+    /// The `server` section in force.
+    pub(crate) fn server(&self) -> shapes::Server {
+        self.0.shared.plane().in_force().policy().settings().server.clone()
+    }
+
+    /// New connections are shown what the files of the certificates hold now; if they are faulty, what they held before.
+    pub(crate) fn renew_certificates(&self) {
+        match self.0.tuning.renew_certificates() {
+            Ok(()) => tracing::info!("the certificates were read again"),
+            Err(why) => {
+                tracing::error!("the new certificates are not used, the old ones are shown: {why}");
+            }
+        }
+    }
+
     pub(crate) fn retention_days(&self) -> u64 {
         self.0.shared.plane().in_force().policy().settings().usage.retention_days
     }
@@ -75,8 +90,8 @@ impl Served {
     }
 
     /// Writes what is left of the access log.
-    pub(crate) fn close_log(&self) {
-        self.0.access_log.close();
+    pub(crate) async fn close_log(&self) {
+        self.0.access_log.close().await;
     }
 
     /// Lines of the access log go where they went, or to a new file of that name.

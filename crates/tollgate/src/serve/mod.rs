@@ -61,7 +61,10 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     };
     let running = start(Source::choose(args)?, &runtime)?;
     print(&running.greeting())?;
-    runtime.block_on(running.until_told(signals))
+    let done = runtime.block_on(running.until_told(signals));
+    // Whoever was told twice to stop does not wait for what is in flight.
+    runtime.shutdown_background();
+    done
 }
 
 /// What is kept, and the policy that it amounts to together with the file.
@@ -75,11 +78,12 @@ struct Kept {
 /// Everything opened, bound and started. The storage comes before the listeners: of two processes only one has it.
 fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     // Looked at before it is read: what changes from here on is a change.
-    let watch = Watch::new(source.file());
+    let mut watch = Watch::new(source.file());
     let text = source.read()?;
     let loaded = source.load(&text).map_err(unusable)?;
     let server = loaded.value.server.clone();
     check_address(server.admin_listen.socket(), server.admin_exposed).map_err(exposed)?;
+    watch.look_at_certificates(&server);
     let settings = settings(&server)?;
     let Kept { folder, store, watched, policy } = keep(loaded, runtime)?;
     let (token, token_place) = storage::token(&folder)?;

@@ -22,7 +22,7 @@ use super::metrics::Scraped;
 use super::signals::{Signal, Signals};
 use super::source::Source;
 use super::storage::keep_tidy;
-use super::watch::Watch;
+use super::watch::{Changed, Watch};
 use crate::admin_url::{Announced, reachable};
 use crate::exit::Failure;
 
@@ -94,10 +94,10 @@ impl Running {
     }
 
     fn plane_has_tls(&self) -> bool {
-        self.served.shared().plane().in_force().policy().settings().server.tls.is_some()
+        self.served.server().tls.is_some()
     }
 
-    /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file changes.
+    /// Serves until SIGTERM or SIGINT, reloading on SIGHUP and when the file or a certificate changes.
     pub(crate) async fn until_told(self, mut signals: Signals) -> Result<(), Failure> {
         let Running { served, data, admin, admin_listener, storage, announced, .. } = self;
         let Running { elsewhere, books, pages, mut watch, .. } = self;
@@ -116,7 +116,7 @@ impl Running {
         let serving = tokio::spawn(async move {
             serving.serve(admin_listener, open, async { drop(ended.await) }).await
         });
-        let books = tokio::spawn(books.keep(pages));
+        let books = books.start(pages)?;
         let tidying = tokio::spawn(keep_tidy(store.clone(), served.clone()));
         let settling = tokio::spawn(counting.clone().keep_tidy());
         health.set_ready(true);
@@ -127,13 +127,13 @@ impl Running {
                     Signal::Stop => break,
                 },
                 () = elsewhere.notified() => refresh(&admin, &elsewhere).await,
-                () = watch.changed() => {
-                    if served.is_in_force() {
+                changed = watch.changed(|| served.server()) => match changed {
+                    Changed::Certificates => served.renew_certificates(),
+                    Changed::File if served.is_in_force() => {
                         tracing::info!("the file was written, and says what is in force");
-                    } else {
-                        reload(&admin, "file").await;
                     }
-                }
+                    Changed::File => reload(&admin, "file").await,
+                },
             }
         }
         tracing::info!("stopping: finishing what is in flight");
@@ -144,7 +144,7 @@ impl Running {
         let drained = async {
             tokio::task::spawn_blocking(move || data.wait()).await.map_err(failed)??;
             // The last worker has handed over its last count; when all is stored, so have the books.
-            books.await.map_err(failed)?;
+            books.wait().await;
             counting.close().await;
             Ok::<(), Failure>(())
         };
@@ -156,7 +156,7 @@ impl Running {
                 tokio::time::sleep(LAST_WORDS).await;
             }
         }
-        served.close_log();
+        served.close_log().await;
         drop(announced);
         drop(end_admin);
         serving.await.map_err(failed)??;

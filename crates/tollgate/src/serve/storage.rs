@@ -19,6 +19,8 @@ use crate::reach;
 /// How often old things are deleted and keys that have ended are forgotten.
 const EVERY: Duration = Duration::from_secs(600);
 const DAY: u64 = 86_400;
+/// How long the audit is kept, whatever becomes of usage: who did what is asked long after the figures are of no use.
+const AUDIT_DAYS: u64 = 400;
 
 /// The folder of the embedded database.
 pub(crate) fn folder(storage: &shapes::Storage) -> PathBuf {
@@ -65,10 +67,9 @@ fn make_private(folder: &Path) -> std::io::Result<()> {
 /// Deletes what is too old, for ever.
 pub(crate) async fn keep_tidy(store: Store, served: Served) {
     loop {
-        let (now, days) = (served.gate().limiter().clock().now(), served.retention_days());
+        let now = served.gate().limiter().clock().now();
         served.forget_ended_keys(now);
-        let from = Time::from_secs((now.as_nanos() / 1_000_000_000).saturating_sub(days * DAY));
-        let what = Tidy { now, usage_from: Day::of(from), audit_from: from };
+        let what = too_old(now, served.retention_days());
         loop {
             match store.tidy(what).await {
                 Ok(true) => tokio::task::yield_now().await,
@@ -83,7 +84,28 @@ pub(crate) async fn keep_tidy(store: Store, served: Served) {
     }
 }
 
+/// What is to be deleted where usage is kept for so many days.
+fn too_old(now: Time, usage_days: u64) -> Tidy {
+    let ago = |days: u64| {
+        Time::from_secs((now.as_nanos() / 1_000_000_000).saturating_sub(days.saturating_mul(DAY)))
+    };
+    Tidy { now, usage_from: Day::of(ago(usage_days)), audit_from: ago(AUDIT_DAYS) }
+}
+
 /// The time by a gate's clock.
 pub(crate) fn now(gate: &Gate) -> Time {
     gate.limiter().clock().now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_audit_is_kept_however_short_usage_is() {
+        let day = |days: u64| Time::from_secs(days * DAY);
+        let what = too_old(day(20_000), 1);
+        assert_eq!((what.usage_from, what.audit_from), (Day::of(day(19_999)), day(19_600)));
+        assert_eq!(too_old(day(20_000), 36_500).usage_from, Day::of(day(0)));
+    }
 }

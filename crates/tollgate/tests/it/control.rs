@@ -2,10 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, SERVER, Tollgate, Upstream, curl, eventually, get};
+use crate::support::{Answer, Load, SERVER, Tollgate, Upstream, curl, eventually, get};
 
 fn file(upstream: &Upstream) -> String {
     format!(
@@ -178,9 +179,57 @@ fn a_refused_request_is_explained_by_its_id() {
     assert_eq!((told("key"), told("plan")), (issued["id"].clone(), json!("small")));
     assert_eq!((told("policy"), told("source")), (json!("user-day"), json!("plan:small")));
     assert_eq!(told("route"), json!("/*"));
+    assert_eq!(told("reason"), json!("limit"));
     let told = why(&stranger);
+    assert_eq!(told["reason"], "unauthorized");
     assert_eq!((&told["status"], &told["tenant"]), (&json!(401), &Value::Null));
     assert_eq!(gateway.api("/v1/refusals/0123", &[]).status, 404);
+}
+
+/// Over both protocols: a gRPC call is answered 200, whatever became of it.
+#[test]
+fn whoever_is_turned_away_is_told_why_by_the_requests_id() {
+    let upstream = Upstream::serving(|_| {
+        std::thread::sleep(crate::support::PATIENCE);
+        Ok(())
+    });
+    let config = file(&upstream)
+        .replace("rate: 1000, capacity: 1000", "rate: 1, capacity: 1")
+        .replace("plan: small", "plan: large")
+        .replace("\" } }", "\", backpressure: { threshold: 1 } } }");
+    let gateway = Tollgate::with(&config);
+    let issued = gateway.create("/v1/keys", &json!({ "tenant": "acme" }));
+    let url = gateway.url("/x");
+    let grpc = ["--http2-prior-knowledge", "-H", "content-type: application/grpc", "-d", ""];
+    let reason = |answer: &Answer| {
+        let path = format!("/v1/refusals/{}", answer.header("x-request-id"));
+        eventually("the refusal is known", || gateway.api(&path, &[]).status == 200);
+        text(&gateway.api(&path, &[]).json(), "reason").to_owned()
+    };
+    for protocol in [&[][..], &grpc] {
+        let call = |key: &str| {
+            let key = format!("x-api-key: {key}");
+            curl(&[&[url.as_str(), "-H", &key], protocol].concat())
+        };
+        // Without a key nobody is counted.
+        assert_eq!(reason(&curl(&[&[url.as_str()], protocol].concat())), "unauthorized");
+        let flood = Load::start(&gateway.address, "nobodys", (1, Duration::ZERO));
+        eventually("it has failed too often", || reason(&call("nobodys")) == "too_many_failures");
+        drop(flood);
+
+        let key = text(&issued, "key");
+        let before = upstream.count();
+        let header = format!("x-api-key: {key}");
+        let pending = [(); 2]
+            .map(|()| Command::new("curl").args(["-s", &url, "-H", &header]).spawn().unwrap());
+        eventually("both are pending", || upstream.count() == before + 2);
+        assert_eq!(reason(&call(key)), "overloaded");
+        for mut one in pending {
+            one.kill().unwrap();
+            one.wait().unwrap();
+        }
+        eventually("nothing is pending", || curl(&[&url]).status == 401);
+    }
 }
 
 #[test]

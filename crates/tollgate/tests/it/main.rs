@@ -4,6 +4,7 @@
 // Processes are waited for in real time.
 #![allow(clippy::disallowed_methods)]
 
+mod certificates;
 mod cli;
 mod commands;
 mod control;
@@ -13,16 +14,20 @@ mod doctor;
 #[path = "../../../redis/tests/it/groups.rs"]
 mod groups;
 mod grpc;
+#[path = "../../../storage/tests/it/integrity.rs"]
+mod integrity;
 mod keys;
 mod law;
 mod quotas;
 mod run_time;
+mod secrets;
 #[allow(dead_code, unused, reason = "it has what the counters' tests need as well")]
 #[path = "../../../redis/tests/it/servers.rs"]
 mod servers;
 mod shared_store;
 mod sharing;
 mod sharing_outages;
+mod storage;
 mod strategies;
 mod support;
 mod told;

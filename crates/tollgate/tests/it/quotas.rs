@@ -7,6 +7,7 @@ use tollgate_engine::{Limit, Period, Time};
 use tollgate_policy::Sha256;
 use tollgate_storage::{Embedded, block};
 
+use crate::integrity::integrity;
 use crate::support::{Load, Tollgate, Upstream, curl, eventually, get};
 
 /// Two users of one tenant.
@@ -149,6 +150,7 @@ fn fifty_kills_under_load_admit_no_more_than_the_quota_and_strand_a_block_each()
         eventually("requests are served", || admitted() >= wanted);
         let folder = gateway.kill();
         load.stop();
+        assert_eq!(integrity(&folder.path().join("tollgate-data")), "ok", "after kill {kill}");
 
         let store = Embedded::at(folder.path().join("tollgate-data")).open().unwrap();
         let taken =
@@ -200,6 +202,10 @@ fn while_the_disk_takes_nothing_requests_with_a_quota_are_answered_503_or_pass_a
                 assert_eq!(answer.header("content-type"), "application/problem+json");
                 assert_eq!(answer.header("retry-after"), "1");
                 assert_eq!(answer.json()["detail"], "Quotas cannot be counted at present.");
+                let path = format!("/v1/refusals/{}", answer.header("x-request-id"));
+                eventually("it is known why", || {
+                    gateway.api(&path, &[]).json()["reason"] == "uncountable"
+                });
             }
         }
         gateway.wait_for("quotas cannot be counted");

@@ -1,9 +1,11 @@
 //! Start, change and stop.
 
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use crate::keys::{KEY, digest};
-use crate::support::{Tollgate, Upstream, curl, eventually, get};
+use crate::support::{Load, Tollgate, Upstream, curl, eventually, get};
 
 fn file(upstream: &Upstream, rate: u64) -> String {
     format!(
@@ -155,7 +157,7 @@ fn a_reload_under_load_loses_no_request() {
 #[test]
 fn a_stop_finishes_what_is_in_flight_and_exits_0() {
     let upstream = Upstream::serving(|stream| {
-        std::thread::sleep(std::time::Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_millis(1500));
         std::io::Write::write_all(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
     });
     let mut gateway = Tollgate::with(&file(&upstream, 1000));
@@ -171,6 +173,68 @@ fn a_stop_finishes_what_is_in_flight_and_exits_0() {
     });
     let output = load.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "200\n");
+    assert_eq!(gateway.end().code(), Some(0));
+}
+
+#[test]
+fn whoever_is_told_twice_to_stop_does_not_wait() {
+    let upstream = Upstream::serving(|_| {
+        std::thread::sleep(crate::support::PATIENCE * 10);
+        Ok(())
+    });
+    let server = crate::support::SERVER.replace("timeout_ms: 5000", "timeout_ms: 600000");
+    let mut gateway = Tollgate::start_with_server(&server, &file(&upstream, 1000));
+    let mut load = load(&gateway, 1);
+    eventually("the request is in flight", || upstream.count() == 1);
+    gateway.signal("-TERM");
+    gateway.wait_for("finishing what is in flight");
+    gateway.signal("-TERM");
+    gateway.wait_for("told again");
+    assert_eq!(gateway.end().code(), Some(0));
+    load.wait().unwrap();
+}
+
+/// As a load balancer sees it: readiness is gone at once, requests are served until it has noticed.
+#[test]
+fn a_stop_under_load_loses_no_request_and_accepts_until_the_delay_is_over() {
+    let upstream = Upstream::new("", "ok");
+    let server = crate::support::SERVER
+        .replace("drain_timeout_ms: 5000", "drain_delay_ms: 10000, drain_timeout_ms: 60000");
+    let mut gateway = Tollgate::start_with_server(&server, &file(&upstream, 1_000_000));
+    let load = Load::start(&gateway.address, KEY, (4, Duration::ZERO));
+    eventually("there is load", || load.tally().passed.load(Relaxed) > 100);
+    gateway.signal("-TERM");
+    let readiness = || {
+        let output = Command::new("curl")
+            .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", &gateway.admin_url("/readyz")])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    eventually("it wants no more requests", || readiness() == "503");
+    // A new connection, while those that are open go on.
+    let before = load.tally().passed.load(Relaxed);
+    let accepted = get(&gateway.url("/x"), KEY).status;
+    assert_eq!(accepted, 200);
+    eventually("requests go on", || load.tally().passed.load(Relaxed) > before);
+    assert_eq!(gateway.end().code(), Some(0));
+    let tally = load.stop();
+    let count = |of: &AtomicU64| of.load(Relaxed);
+    assert_eq!(count(&tally.lost), 0, "a request had no answer");
+    assert_eq!(count(&tally.refused) + count(&tally.unavailable) + count(&tally.other), 0);
+    assert_eq!(count(&tally.passed) + 1, upstream.count());
+}
+
+/// A pipe that nobody empties takes 64 KiB, and then nothing.
+#[test]
+fn an_access_log_that_nobody_reads_does_not_keep_the_process() {
+    let upstream = Upstream::new("", "ok");
+    let server = crate::support::SERVER.replace(" }", ", access_log: stdout }");
+    let (mut gateway, _unread) = Tollgate::with_unread_output(&server, &file(&upstream, 1_000_000));
+    let load = Load::start(&gateway.address, KEY, (2, Duration::ZERO));
+    eventually("the pipe is full", || load.tally().passed.load(Relaxed) > 3000);
+    load.stop();
+    gateway.signal("-TERM");
     assert_eq!(gateway.end().code(), Some(0));
 }
 

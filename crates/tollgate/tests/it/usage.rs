@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 
+use crate::integrity::integrity;
 use crate::support::{Tollgate, Upstream, curl, eventually, get, stay_clear_of_midnight};
 
 fn file(upstream: &Upstream) -> String {
@@ -151,14 +152,7 @@ fn kills_lose_no_key_that_was_answered_and_leave_the_database_whole() {
         });
         answered.extend(issued);
         let folder = gateway.kill();
-        let database = folder.path().join("tollgate-data/tollgate.db");
-        let check =
-            Command::new("sqlite3").arg(database).arg("PRAGMA integrity_check").output().unwrap();
-        assert_eq!(
-            String::from_utf8_lossy(&check.stdout).trim(),
-            "ok",
-            "after kill {kill}: {check:?}"
-        );
+        assert_eq!(integrity(&folder.path().join("tollgate-data")), "ok", "after kill {kill}");
         gateway = Tollgate::again(folder);
     }
     assert!(answered.len() as u64 >= KILLS);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tollgate_admin::{Moment, RefusedRequest};
+use tollgate_admin::{Moment, RefusalReason, RefusedRequest};
 use tollgate_storage::{Caller, UsageRecorder, Use};
 
 use super::Node;
@@ -25,6 +25,7 @@ fn node() -> Node {
         request_id: "01JZ".to_owned(),
         at: Moment(node.now),
         status: 429,
+        reason: RefusalReason::Limit,
         tenant: some("acme"),
         user: some("ann"),
         key: None,

@@ -1,6 +1,6 @@
 //! Live counters, and why a request was refused, from a shell.
 
-use tollgate_admin::{Moment, RefusedRequest};
+use tollgate_admin::{Moment, RefusalReason, RefusedRequest};
 
 use super::Node;
 
@@ -55,6 +55,7 @@ fn a_refused_request_is_explained_by_its_id() {
         request_id: "req-7".to_owned(),
         at: Moment(node.now),
         status: 429,
+        reason: RefusalReason::Limit,
         tenant: Some("acme".to_owned()),
         user: Some("evil\u{1b}[31m".to_owned()),
         key: None,

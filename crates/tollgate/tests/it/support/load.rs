@@ -16,6 +16,8 @@ pub struct Tally {
     pub unavailable: AtomicU64,
     /// Anything else.
     pub other: AtomicU64,
+    /// Answers that were not whole.
+    pub lost: AtomicU64,
     /// The longest that an answer took, in microseconds.
     pub longest_us: AtomicU64,
 }
@@ -35,8 +37,15 @@ impl Load {
             let (stop, tally) = (Arc::clone(&stop), Arc::clone(&tally));
             let (address, key) = (address.to_owned(), key.to_owned());
             std::thread::spawn(move || {
-                // It ends when its gateway does.
-                let _ = call(&address, &key, pause, (&stop, &tally));
+                // It ends when its gateway does, and comes again where it is only told to close.
+                let is_lost = loop {
+                    match call(&address, &key, pause, (&stop, &tally)) {
+                        Ok(End::Closed) => {}
+                        Ok(End::Gone) => break false,
+                        Err(_) => break true,
+                    }
+                };
+                tally.lost.fetch_add(u64::from(is_lost), Relaxed);
             })
         };
         let callers = (0..callers).map(call).collect();
@@ -67,25 +76,41 @@ impl Drop for Load {
     }
 }
 
+/// Why a caller left its connection.
+enum End {
+    /// It was told to, after an answer.
+    Closed,
+    /// It was told to stop, or nobody answers any more.
+    Gone,
+}
+
+/// # Errors
+///
+/// If an answer is not whole.
 fn call(
     address: &str,
     key: &str,
     pause: Duration,
     (stop, tally): (&AtomicBool, &Tally),
-) -> std::io::Result<()> {
-    let mut stream = TcpStream::connect(address)?;
+) -> std::io::Result<End> {
+    let Ok(mut stream) = TcpStream::connect(address) else { return Ok(End::Gone) };
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let request = format!("GET /load HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\n\r\n");
     while !stop.load(Relaxed) {
         let begin = Instant::now();
-        stream.write_all(request.as_bytes())?;
+        // A connection may be closed just when another request is sent on it: that one was not taken.
+        if stream.write_all(request.as_bytes()).is_err()
+            || !reader.fill_buf().is_ok_and(|b| !b.is_empty())
+        {
+            return Ok(End::Gone);
+        }
         let (mut status, mut length, mut closes) = (0u16, 0, false);
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line)? == 0 {
-                return Ok(());
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             let line = line.trim_end().to_ascii_lowercase();
             if let Some(rest) = line.strip_prefix("http/1.1 ") {
@@ -109,11 +134,11 @@ fn call(
         };
         count.fetch_add(1, Relaxed);
         if closes {
-            return Ok(());
+            return Ok(End::Closed);
         }
         if !pause.is_zero() {
             std::thread::sleep(pause);
         }
     }
-    Ok(())
+    Ok(End::Gone)
 }

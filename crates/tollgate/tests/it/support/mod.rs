@@ -6,7 +6,7 @@ mod upstream;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -67,7 +67,26 @@ impl Tollgate {
         assert!(capped.unwrap().success());
     }
 
-    fn launch(mut command: Command, args: &[&str], folder: tempfile::TempDir) -> Tollgate {
+    /// What it prints after its greeting is read by nobody, as long as the second is not dropped.
+    pub fn with_unread_output(server: &str, text: &str) -> (Tollgate, BufReader<ChildStdout>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tollgate.yaml");
+        std::fs::write(&path, format!("{server}{text}")).unwrap();
+        let command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        Tollgate::spawn(command, &["--config", path.to_str().unwrap()], folder)
+    }
+
+    fn launch(command: Command, args: &[&str], folder: tempfile::TempDir) -> Tollgate {
+        let (tollgate, mut out) = Tollgate::spawn(command, args, folder);
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        tollgate
+    }
+
+    fn spawn(
+        mut command: Command,
+        args: &[&str],
+        folder: tempfile::TempDir,
+    ) -> (Tollgate, BufReader<ChildStdout>) {
         let mut child = command
             .arg("serve")
             .args(args)
@@ -92,14 +111,14 @@ impl Tollgate {
                 break;
             }
         }
-        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         let after = |word: &str| {
             let line = greeting.lines().find(|line| line.trim_start().starts_with(word)).unwrap();
             let url = line.split_whitespace().nth(1).unwrap();
-            url.trim_start_matches("http://").split('/').next().unwrap().to_owned()
+            url.split_once("://").unwrap().1.to_owned()
         };
         let (address, admin) = (after("gateway"), after("admin"));
-        Tollgate { child, address, admin, greeting, log: Mutex::new(log), folder: Some(folder) }
+        let (log, folder) = (Mutex::new(log), Some(folder));
+        (Tollgate { child, address, admin, greeting, log, folder }, out)
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -180,13 +199,22 @@ impl Tollgate {
 
     /// Waits for a line of the log that has `part` in it.
     pub fn wait_for(&self, part: &str) -> String {
+        let said = self.said_until(part);
+        said.lines().next_back().unwrap_or_default().to_owned()
+    }
+
+    /// All that it says up to a line of the log that has `part` in it.
+    pub fn said_until(&self, part: &str) -> String {
         let until = Instant::now() + PATIENCE;
+        let mut said = String::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match self.log.lock().unwrap().recv_timeout(left) {
-                Ok(line) if line.contains(part) => return line,
-                Ok(_) => {}
-                Err(_) => panic!("the log never said {part:?}"),
+            let Ok(line) = self.log.lock().unwrap().recv_timeout(left) else {
+                panic!("the log never said {part:?}, but {said}");
+            };
+            said += &line;
+            if line.contains(part) {
+                return said;
             }
         }
     }

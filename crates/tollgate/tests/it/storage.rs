@@ -1,0 +1,100 @@
+//! The database of a gateway: what is kept for how long, and when it cannot be used.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::json;
+
+use crate::keys::{KEY, digest};
+use crate::support::{SERVER, Tollgate, Upstream, eventually, get};
+
+fn file(upstream: &Upstream, rest: &str) -> String {
+    format!(
+        "
+upstreams: {{ api: {{ url: \"http://{}\" }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+tenants: [ {{ id: acme }} ]
+keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
+{rest}
+",
+        upstream.address,
+        digest()
+    )
+}
+
+/// What SQLite's own program says of the database in a gateway's folder.
+fn sql(folder: &Path, statement: &str) -> String {
+    let database = folder.join("tollgate-data/tollgate.db");
+    let output = Command::new("sqlite3").arg(database).arg(statement).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn serve(folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["serve", "--config", "tollgate.yaml"])
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn old_usage_is_deleted_as_the_file_says_and_the_audit_stays() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream, "usage: { retention_days: 2 }"));
+    gateway.create("/v1/keys", &json!({ "tenant": "acme" }));
+    assert_eq!(get(&gateway.url("/x"), KEY).status, 200);
+    let folder = gateway.stop();
+    let count = |table: &str| sql(folder.path(), &format!("SELECT count(*) FROM {table}"));
+    assert_eq!((count("usage"), count("audit")), ("1".to_owned(), "1".to_owned()));
+    // As if all of it were ten days old.
+    sql(folder.path(), "UPDATE usage SET day = day - 10");
+    sql(folder.path(), "UPDATE audit SET at = at - 10 * 86400 * 1000000000");
+    let gateway = Tollgate::again(folder);
+    eventually("old usage is deleted", || {
+        sql(gateway.folder(), "SELECT count(*) FROM usage") == "0"
+    });
+    let folder = gateway.stop();
+    assert_eq!(sql(folder.path(), "SELECT count(*) FROM audit"), "1");
+}
+
+#[test]
+fn a_newer_schema_is_refused_with_1_and_left_alone() {
+    let upstream = Upstream::new("", "ok");
+    let folder = Tollgate::with(&file(&upstream, "")).stop();
+    sql(folder.path(), "PRAGMA user_version = 4711");
+    let refused = serve(folder.path());
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(told.contains("schema version 4711") && told.contains("newer Tollgate"), "{told}");
+    assert_eq!(sql(folder.path(), "PRAGMA user_version"), "4711");
+}
+
+/// Where nothing can be written a gateway does not start, and says what it needs; root may write anywhere, so that the folder is
+/// a file here.
+#[test]
+fn a_folder_that_cannot_be_written_is_refused_with_1_whatever_is_to_happen_on_errors() {
+    let upstream = Upstream::new("", "ok");
+    let folder = tempfile::tempdir().unwrap();
+    let text = file(&upstream, "storage: { path: ./occupied/data, on_error: fail_open }");
+    std::fs::write(folder.path().join("tollgate.yaml"), format!("{SERVER}{text}")).unwrap();
+    std::fs::write(folder.path().join("occupied"), "").unwrap();
+    let refused = serve(folder.path());
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(told.contains("occupied") && told.contains("storage.on_error"), "{told}");
+}
+
+/// A full disk has no room for the number of the process; that alone keeps nobody from starting.
+#[test]
+fn a_gateway_starts_where_its_lock_cannot_say_whose_it_is() {
+    let upstream = Upstream::new("", "ok");
+    let folder = Tollgate::with(&file(&upstream, "")).stop();
+    let lock = folder.path().join("tollgate-data/tollgate.lock");
+    std::fs::remove_file(&lock).unwrap();
+    // Whatever is written there: there is no room for it.
+    std::os::unix::fs::symlink("/dev/full", &lock).unwrap();
+    let gateway = Tollgate::again(folder);
+    assert_eq!(get(&gateway.url("/x"), KEY).status, 200);
+    gateway.stop();
+}
