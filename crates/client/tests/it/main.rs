@@ -9,6 +9,7 @@ mod pacer;
 mod pacers;
 #[cfg(feature = "reqwest")]
 mod reqwest;
+mod scarce;
 mod service;
 
 use http::{HeaderMap, HeaderName};
