@@ -91,7 +91,7 @@ impl Pace {
         let all = ahead.saturating_add(cost) as f64;
         let mut wait = self.silent.wait(all, now);
         for limit in &self.limits {
-            wait = wait.max(limit.wait(all, now));
+            wait = wait.max(limit.wait(all, now, self.in_flight > 0));
         }
         wait = wait.max((self.hold_until - now).as_secs_f64());
         let wait = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
@@ -209,7 +209,7 @@ impl Pace {
 
     fn waits_for(&self, name: &str, cost: u64, now: Time) -> bool {
         let mut known = self.limits.iter().filter(|limit| limit.name == name);
-        known.any(|limit| limit.wait(cost as f64, now) > 0.0)
+        known.any(|limit| limit.wait(cost as f64, now, false) > 0.0)
     }
 
     /// Its answer will not come.

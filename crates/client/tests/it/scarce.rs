@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tollgate_client::{Ask, Pacer, Settings};
 
 use crate::headers;
@@ -76,4 +76,52 @@ async fn a_server_that_refuses_everything_is_left_alone_ever_longer() {
         let asked = *asked.lock();
         assert!((4..=40).contains(&asked), "{what}: asked {asked} times in two minutes");
     }
+}
+
+/// A window in which it admits so many, and shows as most servers do: limit, what remains, and when it is reset.
+struct Windowed {
+    limit: u64,
+    window: Duration,
+    began: Instant,
+    used: u64,
+    passed: u64,
+    refused: u64,
+}
+
+impl Windowed {
+    fn new(limit: u64, window: Duration) -> Arc<Mutex<Windowed>> {
+        let began = Instant::now();
+        Arc::new(Mutex::new(Windowed { limit, window, began, used: 0, passed: 0, refused: 0 }))
+    }
+
+    fn serve(&mut self) -> (StatusCode, HeaderMap) {
+        while self.began.elapsed() >= self.window {
+            self.began += self.window;
+            self.used = 0;
+        }
+        let is_admitted = self.used < self.limit;
+        let status = if is_admitted { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+        self.used += u64::from(is_admitted);
+        self.passed += u64::from(is_admitted);
+        self.refused += u64::from(!is_admitted);
+        let reset = (self.window - self.began.elapsed()).as_secs_f64().ceil();
+        let rows = [
+            ("x-ratelimit-limit", self.limit.to_string()),
+            ("x-ratelimit-remaining", (self.limit - self.used).to_string()),
+            ("x-ratelimit-reset", reset.to_string()),
+        ];
+        (status, headers(&rows.each_ref().map(|(name, value)| (*name, value.as_str()))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_reset_no_more_is_sent_than_comes_back() {
+    let server = Windowed::new(60, Duration::from_secs(20));
+    let pacer = Pacer::new(patient());
+    let at = server.clone();
+    callers(500, &pacer, move || at.lock().serve());
+    sleep(Duration::from_secs(75)).await;
+    let Windowed { passed, refused, .. } = *server.lock();
+    assert!(passed >= 220, "passed {passed} of 240, refused {refused}");
+    assert!(refused <= 2, "passed {passed}, refused {refused}");
 }
