@@ -217,6 +217,9 @@ impl LimitPace {
             return 0.0;
         }
         let there = self.remaining - self.spent;
+        if there < cost {
+            return left;
+        }
         if there > self.limit * APPROACHING && self.limit.is_finite() {
             return 0.0;
         }

@@ -209,6 +209,22 @@ async fn no_lie_stalls_for_ever_and_none_makes_it_hammer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_costs_more_than_is_left_waits_however_much_is_left() {
+    let pacer = Pacer::new(Settings::new());
+    let window = headers(&[
+        ("x-ratelimit-limit", "100"),
+        ("x-ratelimit-remaining", "30"),
+        ("x-ratelimit-reset", "20"),
+    ]);
+    answered(&pacer, StatusCode::OK, &window).await;
+    assert!(pacer.try_acquire(Ask { cost: 50, ..Ask::default() }).is_none());
+    assert!(pacer.try_acquire(Ask { cost: 30, ..Ask::default() }).is_some());
+    let began = Instant::now();
+    drop(pacer.acquire(Ask { cost: 50, ..Ask::default() }).await.unwrap());
+    assert!(began.elapsed() >= Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limit_that_is_no_longer_shown_does_not_slow_down_for_ever() {
     let pacer = exhausted(Settings::new()).await;
     let other = headers(&[
