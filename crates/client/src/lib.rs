@@ -43,6 +43,7 @@
 //! # }
 //! ```
 
+mod ask;
 mod body;
 mod clock;
 mod error;
@@ -50,17 +51,20 @@ mod layer;
 mod pace;
 mod pacer;
 mod pacers;
+mod permit;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod retry;
 mod settings;
 mod status;
 
+pub use ask::{Ask, Priority};
 pub use body::PacedBody;
 pub use error::{Error, TooLong};
 pub use layer::{Cloned, Once, PaceLayer, Paced, Replay};
-pub use pacer::{Ask, Heard, Pacer, Permit, Priority};
+pub use pacer::Pacer;
 pub use pacers::Pacers;
+pub use permit::{Heard, Permit};
 #[cfg(feature = "reqwest")]
 pub use reqwest::PaceMiddleware;
 pub use settings::Settings;

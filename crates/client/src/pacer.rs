@@ -14,46 +14,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tollgate_core::Time;
-use tollgate_wire::names::GRPC_STATUS;
-use tollgate_wire::read::{Said, read};
+use tollgate_wire::read::read;
 
 use crate::clock::Clock;
-use crate::pace::{Outcome, Pace, START_STEP, Ticket};
+use crate::pace::{Pace, START_STEP};
+use crate::permit::is_refused;
 use crate::retry::Budget;
-use crate::{Settings, Status, TooLong};
-
-/// Who goes first where requests wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Priority {
-    /// After all others.
-    Low,
-    /// As usual.
-    #[default]
-    Normal,
-    /// Before all others.
-    High,
-}
-
-/// What a request asks of the pacer. Put into a request's extensions, the middleware finds it there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// What the server will charge for it, where that is known; 1 is a good guess where it is not.
-    pub cost: u64,
-    /// Before whom it goes.
-    pub priority: Priority,
-}
-
-impl Default for Ask {
-    fn default() -> Ask {
-        Ask { cost: 1, priority: Priority::Normal }
-    }
-}
-
-impl From<Priority> for Ask {
-    fn from(priority: Priority) -> Ask {
-        Ask { priority, ..Ask::default() }
-    }
-}
+use crate::{Ask, Permit, Priority, Settings, Status, TooLong};
 
 /// Paces requests to one server under one key. Clones pace together.
 ///
@@ -160,7 +127,7 @@ impl Pacer {
 
     /// A permit if the request may be sent at once.
     pub fn try_acquire(&self, ask: Ask) -> Option<Permit> {
-        let now = self.0.clock.now();
+        let now = self.now();
         let mut inner = self.0.inner.lock();
         let is_free = inner.room.is_empty()
             && !inner.pace.is_starting(now)
@@ -170,12 +137,12 @@ impl Pacer {
 
     fn permit(&self, inner: &mut Inner, ask: Ask, now: Time) -> Permit {
         inner.budget.earn();
-        Permit { shared: self.clone(), ticket: Some(inner.pace.send(now, ask.cost)) }
+        Permit::new(self.clone(), inner.pace.send(now, ask.cost))
     }
 
     async fn wait(&self, ask: Ask) -> Result<Permit, TooLong> {
         let Settings { max_wait, max_waiting, .. } = self.0.settings;
-        let began = self.0.clock.now();
+        let began = self.now();
         let guest = {
             let mut inner = self.0.inner.lock();
             let ahead = inner.cost_ahead(ask.priority);
@@ -190,7 +157,7 @@ impl Pacer {
             Guest { pacer: self, place, woken }
         };
         loop {
-            let now = self.0.clock.now();
+            let now = self.now();
             let left = max_wait.saturating_sub(now - began);
             let sleep = {
                 let mut inner = self.0.inner.lock();
@@ -218,7 +185,7 @@ impl Pacer {
 
     /// How things stand.
     pub fn status(&self) -> Status {
-        let now = self.0.clock.now();
+        let now = self.now();
         let inner = self.0.inner.lock();
         let waiting = inner.room.len();
         Status {
@@ -231,13 +198,22 @@ impl Pacer {
 
     /// Trailers of a call that had been answered before.
     pub(crate) fn heard_late(&self, trailers: &HeaderMap) {
-        let now = self.0.clock.now();
+        let now = self.now();
         let said = read(trailers, now);
         if is_refused(StatusCode::OK, trailers, &said) {
-            let mut inner = self.0.inner.lock();
-            inner.pace.refused_late(now, &said);
-            inner.wake_first();
+            self.learn(|pace| pace.refused_late(now, &said));
         }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.0.clock.now()
+    }
+
+    /// Something became of a request. It may have changed the pace, so whoever is first looks again.
+    pub(crate) fn learn(&self, learn: impl FnOnce(&mut Pace)) {
+        let mut inner = self.0.inner.lock();
+        learn(&mut inner.pace);
+        inner.wake_first();
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -266,63 +242,5 @@ impl Drop for Guest<'_> {
         let mut inner = self.pacer.0.inner.lock();
         inner.leave(self.place);
         inner.wake_first();
-    }
-}
-
-/// Leave to send one request. It wants to hear of the answer.
-#[derive(Debug)]
-#[must_use = "it stands for one request that is being sent"]
-pub struct Permit {
-    shared: Pacer,
-    ticket: Option<Ticket>,
-}
-
-/// What an answer meant.
-#[derive(Clone, Debug)]
-pub struct Heard {
-    /// Whether a limit refused the request.
-    pub is_refused: bool,
-    /// What the server said about its limits.
-    pub said: Said,
-}
-
-impl Permit {
-    pub(crate) fn pacer(&self) -> &Pacer {
-        &self.shared
-    }
-
-    /// The answer's status and headers, or a gRPC call's trailers. Dropped without, the permit counts as a request that was
-    /// never answered.
-    pub fn heard(mut self, status: StatusCode, headers: &HeaderMap) -> Heard {
-        let shared = &self.shared.0;
-        let now = shared.clock.now();
-        let said = read(headers, now);
-        let is_refused = is_refused(status, headers, &said);
-        let outcome = if is_refused { Outcome::Refused } else { Outcome::Passed };
-        if let Some(ticket) = self.ticket.take() {
-            let mut inner = shared.inner.lock();
-            inner.pace.heard(now, ticket, &said, outcome);
-            inner.wake_first();
-        }
-        Heard { is_refused, said }
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let mut inner = self.shared.0.inner.lock();
-            inner.pace.lost(ticket);
-            inner.wake_first();
-        }
-    }
-}
-
-/// 429; 503 of a server that says when to come back; gRPC's `RESOURCE_EXHAUSTED`.
-fn is_refused(status: StatusCode, headers: &HeaderMap, said: &Said) -> bool {
-    match status {
-        StatusCode::TOO_MANY_REQUESTS => true,
-        StatusCode::SERVICE_UNAVAILABLE => said.retry_after.is_some(),
-        _ => headers.get(&GRPC_STATUS).is_some_and(|code| code == "8"),
     }
 }

@@ -1,0 +1,65 @@
+//! One request on its way, and what its answer means.
+
+use http::{HeaderMap, StatusCode};
+use tollgate_wire::names::GRPC_STATUS;
+use tollgate_wire::read::{Said, read};
+
+use crate::Pacer;
+use crate::pace::{Outcome, Ticket};
+
+/// Leave to send one request. It wants to hear of the answer.
+#[derive(Debug)]
+#[must_use = "it stands for one request that is being sent"]
+pub struct Permit {
+    pacer: Pacer,
+    ticket: Option<Ticket>,
+}
+
+/// What an answer meant.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// Whether a limit refused the request.
+    pub is_refused: bool,
+    /// What the server said about its limits.
+    pub said: Said,
+}
+
+impl Permit {
+    pub(crate) fn new(pacer: Pacer, ticket: Ticket) -> Permit {
+        Permit { pacer, ticket: Some(ticket) }
+    }
+
+    pub(crate) fn pacer(&self) -> &Pacer {
+        &self.pacer
+    }
+
+    /// The answer's status and headers, or a gRPC call's trailers. Dropped without, the permit counts as a request that was
+    /// never answered.
+    pub fn heard(mut self, status: StatusCode, headers: &HeaderMap) -> Heard {
+        let now = self.pacer.now();
+        let said = read(headers, now);
+        let is_refused = is_refused(status, headers, &said);
+        let outcome = if is_refused { Outcome::Refused } else { Outcome::Passed };
+        if let Some(ticket) = self.ticket.take() {
+            self.pacer.learn(|pace| pace.heard(now, ticket, &said, outcome));
+        }
+        Heard { is_refused, said }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.pacer.learn(|pace| pace.lost(ticket));
+        }
+    }
+}
+
+/// 429; 503 of a server that says when to come back; gRPC's `RESOURCE_EXHAUSTED`.
+pub(crate) fn is_refused(status: StatusCode, headers: &HeaderMap, said: &Said) -> bool {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => true,
+        StatusCode::SERVICE_UNAVAILABLE => said.retry_after.is_some(),
+        _ => headers.get(&GRPC_STATUS).is_some_and(|code| code == "8"),
+    }
+}
