@@ -55,10 +55,14 @@ impl Drop for Permit {
     }
 }
 
-/// 429; 503 of a server that says when to come back; gRPC's `RESOURCE_EXHAUSTED`.
+/// 429; 503 of a server that says when to come back; gRPC's `RESOURCE_EXHAUSTED`; and 403 of a server that says when to come
+/// back or that nothing is left, as GitHub does.
 pub(crate) fn is_refused(status: StatusCode, headers: &HeaderMap, said: &Said) -> bool {
     match status {
         StatusCode::TOO_MANY_REQUESTS => true,
+        StatusCode::FORBIDDEN => {
+            said.retry_after.is_some() || said.limits.iter().any(|seen| seen.remaining == Some(0))
+        }
         StatusCode::SERVICE_UNAVAILABLE => said.retry_after.is_some(),
         _ => headers.get(&GRPC_STATUS).is_some_and(|code| code == "8"),
     }

@@ -41,7 +41,11 @@ pub(crate) fn is_safe(method: &Method, status: StatusCode, is_refused: bool, sai
     if said.should_retry == Some(false) {
         return false;
     }
-    let in_trouble = matches!(status.as_u16(), 502..=504);
-    is_refused && status != StatusCode::SERVICE_UNAVAILABLE
-        || (is_refused || in_trouble) && method.is_idempotent()
+    let is_idempotent = method.is_idempotent();
+    match status.as_u16() {
+        // Most of what is forbidden stays so. A limit that says when it will not is a limit.
+        403 => is_refused && is_idempotent && said.retry_after.is_some(),
+        502..=504 => is_idempotent,
+        _ => is_refused,
+    }
 }

@@ -93,6 +93,16 @@ async fn what_may_have_been_done_is_sent_again_only_if_that_does_no_harm() {
     }
 }
 
+/// Some servers say 403 where a limit refuses, but most mean that it will not do.
+#[tokio::test(start_paused = true)]
+async fn what_is_forbidden_is_sent_again_only_if_the_server_says_when_and_it_does_no_harm() {
+    const EMPTY: Rows = &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1")];
+    assert_eq!(status(&[(403, SOON)], Method::GET).await, (200, 2));
+    assert_eq!(status(&[(403, SOON)], Method::POST).await, (403, 1));
+    assert_eq!(status(&[(403, EMPTY)], Method::GET).await, (403, 1));
+    assert_eq!(status(&[(403, &[])], Method::GET).await, (403, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_wants_no_retry_gets_none() {
     let rows: [Rows; 2] = [&[("x-should-retry", "false")], &[("grpc-retry-pushback-ms", "-1")]];
