@@ -19,11 +19,15 @@ pub struct Ask {
     pub cost: u64,
     /// Before whom it goes.
     pub priority: Priority,
+    /// What kind of work it asks for, where the server limits kinds of work apart from each other: each has a pacer of its own,
+    /// so one that is exhausted does not hold up the others. A limit that they have in common is shared like one of several programs.
+    /// Without, all requests to a server under a key keep to all of its limits.
+    pub operation: Option<&'static str>,
 }
 
 impl Default for Ask {
     fn default() -> Ask {
-        Ask { cost: 1, priority: Priority::Normal }
+        Ask { cost: 1, priority: Priority::Normal, operation: None }
     }
 }
 

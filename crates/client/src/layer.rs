@@ -97,23 +97,23 @@ where
         // The clone has not been polled ready; the one that has is the one to call.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        let pacer = self.pacers.pacer(request.uri(), request.headers());
+        let ask = request.extensions().get::<Ask>().copied().unwrap_or_default();
+        let pacer = self.pacers.pacer_for(request.uri(), request.headers(), ask);
         let replay = self.replay.clone();
-        Box::pin(async move { send(inner, request, pacer, replay).await })
+        Box::pin(async move { send(inner, request, (pacer, ask), replay).await })
     }
 }
 
 async fn send<S, R, B, A>(
     mut inner: S,
     mut request: Request<B>,
-    pacer: Pacer,
+    (pacer, ask): (Pacer, Ask),
     replay: R,
 ) -> Result<Response<PacedBody<A>>, Error<S::Error>>
 where
     S: Service<Request<B>, Response = Response<A>>,
     R: Replay<B>,
 {
-    let ask = request.extensions().get::<Ask>().copied().unwrap_or_default();
     let mut permit = pacer.acquire(ask).await.map_err(Error::Limited)?;
     let mut attempts = 1;
     loop {

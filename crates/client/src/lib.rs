@@ -6,7 +6,7 @@
 //! refusals.
 //!
 //! - [`PaceLayer`] goes around any tower service; with the feature `reqwest`, `PaceMiddleware` into a reqwest client.
-//! - [`Pacers`] holds a [`Pacer`] for each server and key. Whoever has another HTTP client takes a pacer's [`Permit`] before
+//! - [`Pacers`] holds a [`Pacer`] for each server and key, and for each [operation](Ask::operation) that a program tells apart. Whoever has another HTTP client takes a pacer's [`Permit`] before
 //!   sending and tells it of the answer.
 //! - Requests wait in order of [`Priority`], as long as [`Settings`] allow; then they fail with [`TooLong`], which says how long
 //!   it would have been. [`Pacer::status`] is something to show.

@@ -1,4 +1,4 @@
-//! One pacer for each server and key.
+//! One pacer for each server and key, and each operation that is told.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
@@ -8,7 +8,7 @@ use http::Uri;
 use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName};
 use parking_lot::RwLock;
 
-use crate::{Pacer, Settings};
+use crate::{Ask, Pacer, Settings};
 
 /// The pacers of a program: limits are counted per server and key, so it has one for each. Clones share them.
 ///
@@ -75,9 +75,14 @@ impl Pacers {
         }))
     }
 
-    /// The pacer for requests to this server with these credentials.
+    /// The pacer for requests to this server with these credentials, of no operation in particular.
     pub fn pacer(&self, uri: &Uri, headers: &HeaderMap) -> Pacer {
-        let key = self.key(uri, headers);
+        self.pacer_for(uri, headers, Ask::default())
+    }
+
+    /// The pacer for requests to this server with these credentials that ask for this [operation](Ask::operation).
+    pub fn pacer_for(&self, uri: &Uri, headers: &HeaderMap, ask: Ask) -> Pacer {
+        let key = self.key(uri, headers, ask.operation);
         if let Some(pacer) = self.0.pacers.read().get(&key) {
             return pacer.clone();
         }
@@ -91,8 +96,9 @@ impl Pacers {
         pacers.entry(key).or_insert_with(|| Pacer::new(self.0.settings)).clone()
     }
 
-    fn key(&self, uri: &Uri, headers: &HeaderMap) -> u64 {
+    fn key(&self, uri: &Uri, headers: &HeaderMap, operation: Option<&str>) -> u64 {
         let mut hasher = self.0.hash.build_hasher();
+        operation.hash(&mut hasher);
         uri.scheme_str().hash(&mut hasher);
         match uri.authority() {
             Some(authority) => authority.as_str().hash(&mut hasher),

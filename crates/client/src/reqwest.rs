@@ -47,7 +47,7 @@ impl Middleware for PaceMiddleware {
         let ask = extensions.get::<Ask>().copied().unwrap_or_default();
         // What reqwest accepts as a URL, `http` accepts as a URI; otherwise it is paced with others of its key.
         let uri = request.url().as_str().parse::<Uri>().unwrap_or_default();
-        let pacer = self.pacers.pacer(&uri, request.headers());
+        let pacer = self.pacers.pacer_for(&uri, request.headers(), ask);
         let mut permit = pacer.acquire(ask).await.map_err(Error::middleware)?;
         let mut attempts = 1;
         loop {

@@ -30,6 +30,28 @@ async fn each_server_and_key_has_a_pace_of_its_own() {
     ));
 }
 
+/// Two kinds of work whose limits have one name.
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_is_exhausted_does_not_hold_up_the_others() {
+    let pacers = Pacers::new(Settings::new());
+    let uri = Uri::from_static("https://api.example.com/");
+    let ask = |operation| Ask { operation, ..Ask::default() };
+    let pacer = |operation| pacers.pacer_for(&uri, &HeaderMap::new(), ask(operation));
+    for (operation, remaining) in [("core", "0"), ("search", "29")] {
+        let permit = pacer(Some(operation)).acquire(Ask::default()).await.unwrap();
+        let said = [
+            ("x-ratelimit-limit", "30"),
+            ("x-ratelimit-remaining", remaining),
+            ("x-ratelimit-reset", "3600"),
+        ];
+        permit.heard(StatusCode::OK, &headers(&said));
+    }
+    assert!(pacer(Some("core")).acquire(Ask::default()).await.is_err());
+    assert!(pacer(Some("search")).acquire(Ask::default()).await.is_ok());
+    assert_eq!(pacer(Some("search")).status().limits[0].remaining, 28);
+    assert!(pacer(None).status().limits.is_empty());
+}
+
 #[tokio::test]
 async fn more_keys_than_can_be_told_apart_do_not_grow_without_end() {
     let pacers = Pacers::new(Settings::new());

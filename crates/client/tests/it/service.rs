@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
-use tollgate_client::{Error, PaceLayer, Pacers, Settings};
+use tollgate_client::{Ask, Error, PaceLayer, Pacers, Priority, Settings};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -151,4 +151,31 @@ async fn whoever_may_not_wait_is_told_how_long_it_would_be() {
     };
     assert!(too_long.wait() >= Duration::from_secs(59));
     assert_eq!(server.calls(), 1);
+}
+
+/// Three are left, for longer than anybody waits.
+#[tokio::test(start_paused = true)]
+async fn what_a_request_asks_for_is_found_in_its_extensions() {
+    const THREE: Rows = &[
+        ("x-ratelimit-limit", "10"),
+        ("x-ratelimit-remaining", "3"),
+        ("x-ratelimit-reset", "3600"),
+    ];
+    let server = Scripted::new(&[(200, THREE); 2]);
+    let pacers = Pacers::new(Settings::new());
+    let mut paced = PaceLayer::new(pacers.clone()).layer(server.clone());
+    let asking = |ask: Ask| {
+        let mut request = request(&Method::GET);
+        request.extensions_mut().insert(ask);
+        request
+    };
+    let (search, cost) = (Some("search"), 4);
+    let ask = Ask { operation: search, ..Priority::High.into() };
+    paced.call(asking(ask)).await.unwrap();
+    assert!(matches!(paced.call(asking(Ask { cost, ..ask })).await, Err(Error::Limited(_))));
+    // Another operation knows nothing of it.
+    paced.call(asking(Ask { cost, ..Ask::default() })).await.unwrap();
+    assert_eq!(server.calls(), 2);
+    let uri = http::Uri::from_static("http://api.example.com/v1");
+    assert_eq!(pacers.pacer_for(&uri, &headers(&[]), ask).status().limits[0].remaining, 3);
 }
