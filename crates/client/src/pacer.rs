@@ -196,13 +196,12 @@ impl Pacer {
         }
     }
 
-    /// Trailers of a call that had been answered before.
+    /// Trailers of a call whose head was heard before.
     pub(crate) fn heard_late(&self, trailers: &HeaderMap) {
         let now = self.now();
         let said = read(trailers, now);
-        if is_refused(StatusCode::OK, trailers, &said) {
-            self.learn(|pace| pace.refused_late(now, &said));
-        }
+        let is_refused = is_refused(StatusCode::OK, trailers, &said);
+        self.learn(|pace| if is_refused { pace.refused_late(now, &said) } else { pace.passed() });
     }
 
     pub(crate) fn now(&self) -> Time {

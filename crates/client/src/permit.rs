@@ -29,10 +29,6 @@ impl Permit {
         Permit { pacer, ticket: Some(ticket) }
     }
 
-    pub(crate) fn pacer(&self) -> &Pacer {
-        &self.pacer
-    }
-
     /// The answer's status and headers, or a gRPC call's trailers. Dropped without, the permit counts as a request that was
     /// never answered.
     pub fn heard(mut self, status: StatusCode, headers: &HeaderMap) -> Heard {
@@ -44,6 +40,16 @@ impl Permit {
             self.pacer.learn(|pace| pace.heard(now, ticket, &said, outcome));
         }
         Heard { is_refused, said }
+    }
+
+    /// A gRPC call's head, which does not say how it ends. Its pacer wants to hear of that.
+    pub(crate) fn begun(mut self, head: &HeaderMap) -> Pacer {
+        let now = self.pacer.now();
+        let said = read(head, now);
+        if let Some(ticket) = self.ticket.take() {
+            self.pacer.learn(|pace| pace.heard(now, ticket, &said, Outcome::Begun));
+        }
+        self.pacer.clone()
     }
 }
 

@@ -63,6 +63,8 @@ pub(crate) struct Ticket {
 pub(crate) enum Outcome {
     /// It was not refused by a limit.
     Passed,
+    /// Not yet, but it may still be.
+    Begun,
     /// A limit refused it.
     Refused,
 }
@@ -162,11 +164,16 @@ impl Pace {
                 None => {}
             }
         }
-        if is_refused {
-            self.note_refusal(now, ticket.cost, said);
-        } else {
-            self.silent.passed();
+        match outcome {
+            Outcome::Refused => self.note_refusal(now, ticket.cost, said),
+            Outcome::Passed => self.passed(),
+            Outcome::Begun => {}
         }
+    }
+
+    /// What had begun was not refused.
+    pub(crate) fn passed(&mut self) {
+        self.silent.passed();
     }
 
     /// A call that had been answered was refused after all. When its limits were as it says nobody knows, so none explains it.

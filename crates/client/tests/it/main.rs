@@ -11,6 +11,7 @@ mod pacers;
 mod reqwest;
 mod scarce;
 mod service;
+mod streams;
 
 use http::{HeaderMap, HeaderName};
 
