@@ -47,7 +47,7 @@ use crate::{Ask, Permit, Priority, Settings, Status, TooLong};
 pub struct Pacer(Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     clock: Clock,
     settings: Settings,
     inner: Mutex<Inner>,
@@ -223,9 +223,17 @@ impl Pacer {
         self.0.inner.lock().budget.spend()
     }
 
-    /// Whether nobody but its owner has it: nothing waits, nothing is in flight.
-    pub(crate) fn is_unused(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+    /// Since when nobody but its owner has it and there is nothing to wait for.
+    pub(crate) fn idle_since(&self) -> Option<Time> {
+        let is_unused = Arc::strong_count(&self.0) == 1;
+        let now = self.now();
+        let inner = self.0.inner.lock();
+        (is_unused && inner.pace.wait(now, 0, 1).is_zero()).then(|| inner.pace.used_at())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
     }
 }
 

@@ -98,7 +98,7 @@ impl Pace {
         wait = wait.max((self.hold_until - now).as_secs_f64());
         let wait = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
         // A server may be wrong, or lie. One question now and then finds out.
-        wait.min(self.longest_silence.saturating_sub(now - self.heard_at.max(self.sent_at)))
+        wait.min(self.longest_silence.saturating_sub(now - self.used_at()))
     }
 
     /// Whether too much is unanswered to send more. At first nobody knows how many others share a limit, so what is in
@@ -189,6 +189,11 @@ impl Pace {
 
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
+    }
+
+    /// When it was last asked or heard of.
+    pub(crate) fn used_at(&self) -> Time {
+        self.heard_at.max(self.sent_at)
     }
 
     fn note_refusal(&mut self, now: Time, cost: u64, said: &Said) {

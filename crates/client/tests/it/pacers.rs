@@ -51,23 +51,3 @@ async fn an_operation_that_is_exhausted_does_not_hold_up_the_others() {
     assert_eq!(pacer(Some("search")).status().limits[0].remaining, 28);
     assert!(pacer(None).status().limits.is_empty());
 }
-
-#[tokio::test]
-async fn more_keys_than_can_be_told_apart_do_not_grow_without_end() {
-    let pacers = Pacers::new(Settings::new());
-    let uri = Uri::from_static("https://api.example.com/");
-    let key = |n: u32| headers(&[("x-api-key", &n.to_string())]);
-    let pacer = pacers.pacer(&uri, &key(0));
-    pacer
-        .acquire(Ask::default())
-        .await
-        .unwrap()
-        .heard(StatusCode::OK, &headers(&[("x-ratelimit-remaining", "5")]));
-    for n in 1..10_000 {
-        pacers.pacer(&uri, &key(n));
-    }
-    // One that is in use is kept.
-    assert_eq!(pacers.pacer(&uri, &key(0)).status().limits.len(), 1);
-    let kept: Vec<_> = (1..5_000).map(|n| pacers.pacer(&uri, &key(n))).collect();
-    assert_eq!(kept.len(), 4_999);
-}
