@@ -34,6 +34,8 @@ struct Known {
     settings: Settings,
     /// Keys are hashed with a secret: the credentials themselves are not kept.
     hash: RandomState,
+    /// The headers that say who is asking.
+    credentials: Vec<HeaderName>,
     table: RwLock<Table>,
     /// For whoever finds no room.
     overflow: Vec<Pacer>,
@@ -75,10 +77,13 @@ impl Table {
     }
 }
 
-/// Whether a header says who is asking.
-fn is_credential(name: &HeaderName) -> bool {
-    *name == AUTHORIZATION || matches!(name.as_str(), "x-api-key" | "api-key" | "x-goog-api-key")
-}
+/// The headers that say who is asking, if the program does not say which.
+static CREDENTIALS: [HeaderName; 4] = [
+    AUTHORIZATION,
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
+];
 
 /// The keys are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,11 +106,29 @@ impl Hasher for AsItIs {
 }
 
 impl Pacers {
-    /// None yet.
+    /// None yet. Who is asking is told by `Authorization`, `X-Api-Key`, `Api-Key` and `X-Goog-Api-Key`.
     pub fn new(settings: Settings) -> Pacers {
+        Pacers::with_credentials(settings, CREDENTIALS.iter().cloned())
+    }
+
+    /// None yet. Who is asking is told by these headers and no others: for servers that want their keys elsewhere, or for an
+    /// `Authorization` that is a signature, another one with each request.
+    ///
+    /// ```
+    /// use http::HeaderName;
+    /// use tollgate_client::{Pacers, Settings};
+    ///
+    /// let pacers = Pacers::with_credentials(Settings::new(), [HeaderName::from_static("x-acme-key")]);
+    /// # let _ = pacers;
+    /// ```
+    pub fn with_credentials(
+        settings: Settings,
+        headers: impl IntoIterator<Item = HeaderName>,
+    ) -> Pacers {
         Pacers(Arc::new(Known {
             settings,
             hash: RandomState::new(),
+            credentials: headers.into_iter().collect(),
             table: RwLock::default(),
             overflow: (0..OVERFLOW).map(|_| Pacer::new(settings)).collect(),
         }))
@@ -140,8 +163,10 @@ impl Pacers {
             Some(authority) => authority.as_str().hash(&mut hasher),
             None => headers.get(HOST).map(http::HeaderValue::as_bytes).hash(&mut hasher),
         }
-        for (name, value) in headers.iter().filter(|(name, _)| is_credential(name)) {
-            (name.as_str(), value.as_bytes()).hash(&mut hasher);
+        for name in &self.0.credentials {
+            for value in headers.get_all(name) {
+                (name.as_str(), value.as_bytes()).hash(&mut hasher);
+            }
         }
         hasher.finish()
     }

@@ -1,6 +1,6 @@
 //! Which requests are paced together.
 
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use tollgate_client::{Ask, Pacers, Settings};
 
 use crate::headers;
@@ -50,4 +50,19 @@ async fn an_operation_that_is_exhausted_does_not_hold_up_the_others() {
     assert!(pacer(Some("search")).acquire(Ask::default()).await.is_ok());
     assert_eq!(pacer(Some("search")).status().limits[0].remaining, 28);
     assert!(pacer(None).status().limits.is_empty());
+}
+
+#[tokio::test]
+async fn a_program_says_which_headers_tell_who_is_asking() {
+    let name = HeaderName::from_static("x-acme-key");
+    let pacers = Pacers::with_credentials(Settings::new(), [name]);
+    let mine = headers(&[("x-acme-key", "mine"), ("authorization", "Signature 1")]);
+    let uri = "https://api.example.com/";
+    let pacer = pacers.pacer(&Uri::from_static(uri), &mine);
+    let permit = pacer.acquire(Ask::default()).await.unwrap();
+    permit.heard(StatusCode::OK, &headers(&[("x-ratelimit-remaining", "5")]));
+    let signed_anew = headers(&[("x-acme-key", "mine"), ("authorization", "Signature 2")]);
+    assert!(know(&pacers, uri, &signed_anew));
+    assert!(!know(&pacers, uri, &headers(&[("x-acme-key", "other")])));
+    assert!(!know(&pacers, uri, &HeaderMap::new()));
 }
