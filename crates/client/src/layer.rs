@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::PacedBody;
-use crate::retry::is_safe;
+use crate::retry::Call;
 use crate::{Ask, Error, Pacer, Pacers};
 
 /// Makes a copy of a request's body to send it again.
@@ -114,23 +114,19 @@ where
     S: Service<Request<B>, Response = Response<A>>,
     R: Replay<B>,
 {
-    let mut permit = pacer.acquire(ask).await.map_err(Error::Limited)?;
-    let mut attempts = 1;
+    let (mut call, mut permit) = Call::begin(pacer, ask).await.map_err(Error::Limited)?;
     loop {
-        let again =
-            if attempts < pacer.settings().max_attempts { copy(&request, &replay) } else { None };
+        let again = if call.is_last() { None } else { copy(&request, &replay) };
         let method = request.method().clone();
         let response = inner.call(request).await.map_err(Error::Service)?;
         let (response, heard) = PacedBody::listen(response, permit);
         // A gRPC call that has begun is not sent again.
-        let Some(heard) = heard else { return Ok(response) };
-        let safe = is_safe(&method, response.status(), heard.is_refused, &heard.said);
-        let Some(copy) = again.filter(|_| safe && pacer.may_retry()) else { return Ok(response) };
+        let (Some(copy), Some(heard)) = (again, heard) else { return Ok(response) };
         // An answer is better than none: whoever may not wait so long gets the one that is there.
-        let Ok(next) = pacer.acquire(ask).await else { return Ok(response) };
+        let next = call.again(&method, response.status(), &heard).await;
+        let Some(next) = next else { return Ok(response) };
         poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Error::Service)?;
         (request, permit) = (copy, next);
-        attempts += 1;
     }
 }
 

@@ -63,6 +63,14 @@ struct Inner {
     budget: Budget,
 }
 
+/// What is asked for, how long it may wait, and whether it was sent before.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    ask: Ask,
+    patience: Duration,
+    is_retry: bool,
+}
+
 /// Where in the room: higher priority first, then who came first.
 type Place = (Reverse<Priority>, u64);
 
@@ -119,36 +127,55 @@ impl Pacer {
 
     /// Waits until a request may be sent. The [`Permit`] is told of the answer.
     pub async fn acquire(&self, ask: Ask) -> Result<Permit, TooLong> {
-        match self.try_acquire(ask) {
+        self.attempt(Attempt { ask, patience: self.0.settings.max_wait, is_retry: false }).await
+    }
+
+    /// Waits until a request may be sent again. It earns no further retry.
+    pub(crate) async fn acquire_again(
+        &self,
+        ask: Ask,
+        patience: Duration,
+    ) -> Result<Permit, TooLong> {
+        self.attempt(Attempt { ask, patience, is_retry: true }).await
+    }
+
+    async fn attempt(&self, attempt: Attempt) -> Result<Permit, TooLong> {
+        match self.at_once(attempt) {
             Some(permit) => Ok(permit),
-            None => self.wait(ask).await,
+            None => self.wait(attempt).await,
         }
     }
 
     /// A permit if the request may be sent at once.
     pub fn try_acquire(&self, ask: Ask) -> Option<Permit> {
+        self.at_once(Attempt { ask, patience: Duration::ZERO, is_retry: false })
+    }
+
+    fn at_once(&self, attempt: Attempt) -> Option<Permit> {
         let now = self.now();
         let mut inner = self.0.inner.lock();
         let is_free = inner.room.is_empty()
             && !inner.pace.is_starting(now)
-            && inner.pace.wait(now, 0, ask.cost).is_zero();
-        is_free.then(|| self.permit(&mut inner, ask, now))
+            && inner.pace.wait(now, 0, attempt.ask.cost).is_zero();
+        is_free.then(|| self.permit(&mut inner, attempt, now))
     }
 
-    fn permit(&self, inner: &mut Inner, ask: Ask, now: Time) -> Permit {
-        inner.budget.earn();
-        Permit::new(self.clone(), inner.pace.send(now, ask.cost))
+    fn permit(&self, inner: &mut Inner, attempt: Attempt, now: Time) -> Permit {
+        if !attempt.is_retry {
+            inner.budget.earn();
+        }
+        Permit::new(self.clone(), inner.pace.send(now, attempt.ask.cost))
     }
 
-    async fn wait(&self, ask: Ask) -> Result<Permit, TooLong> {
-        let Settings { max_wait, max_waiting, .. } = self.0.settings;
+    async fn wait(&self, attempt: Attempt) -> Result<Permit, TooLong> {
+        let Attempt { ask, patience, .. } = attempt;
         let began = self.now();
         let guest = {
             let mut inner = self.0.inner.lock();
             let ahead = inner.cost_ahead(ask.priority);
             let wait = inner.pace.wait(began, ahead, ask.cost);
-            if wait > max_wait || inner.room.len() >= max_waiting {
-                return Err(TooLong::new(wait, max_wait));
+            if wait > patience || inner.room.len() >= self.0.settings.max_waiting {
+                return Err(TooLong::new(wait, patience));
             }
             inner.arrivals += 1;
             let place = (Reverse(ask.priority), inner.arrivals);
@@ -158,7 +185,7 @@ impl Pacer {
         };
         loop {
             let now = self.now();
-            let left = max_wait.saturating_sub(now - began);
+            let left = patience.saturating_sub(now - began);
             let sleep = {
                 let mut inner = self.0.inner.lock();
                 let is_first =
@@ -166,10 +193,10 @@ impl Pacer {
                 let wait = inner.pace.wait(now, 0, ask.cost);
                 let is_starting = inner.pace.is_starting(now);
                 if is_first && wait.is_zero() && !is_starting {
-                    return Ok(self.permit(&mut inner, ask, now));
+                    return Ok(self.permit(&mut inner, attempt, now));
                 }
                 if left.is_zero() {
-                    return Err(TooLong::new(wait.max(now - began), max_wait));
+                    return Err(TooLong::new(wait.max(now - began), patience));
                 }
                 // Whoever is not the first is woken when it is.
                 match is_first {
@@ -221,6 +248,16 @@ impl Pacer {
 
     pub(crate) fn may_retry(&self) -> bool {
         self.0.inner.lock().budget.spend()
+    }
+
+    /// A retry that was allowed was not made.
+    pub(crate) fn keep_retry(&self) {
+        self.0.inner.lock().budget.keep();
+    }
+
+    /// Between 0 and 1.
+    pub(crate) fn draw(&self) -> f64 {
+        self.0.inner.lock().pace.draw()
     }
 
     /// Since when nobody but its owner has it and there is nothing to wait for.

@@ -235,7 +235,7 @@ impl Pace {
     }
 
     /// Between 0 and 1 (xorshift64*).
-    fn draw(&mut self) -> f64 {
+    pub(crate) fn draw(&mut self) -> f64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tollgate_client::{Ask, Error, PaceLayer, Pacers, Priority, Settings};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -67,6 +68,7 @@ async fn status(script: &[(u16, Rows)], method: Method) -> (u16, usize) {
     (response.status().as_u16(), server.calls())
 }
 
+const TROUBLE: (u16, Rows) = (502, &[]);
 const SOON: Rows = &[("retry-after-ms", "20")];
 
 #[tokio::test(start_paused = true)]
@@ -78,6 +80,14 @@ async fn what_a_limit_refused_is_sent_again_whatever_it_does() {
             .await,
         (200, 2)
     );
+}
+
+/// What is exhausted may be a disk, in the midst of the work.
+#[tokio::test(start_paused = true)]
+async fn a_grpc_call_is_sent_again_only_if_the_server_says_when() {
+    assert_eq!(status(&[(200, &[("grpc-status", "8")])], Method::POST).await, (200, 1));
+    const WANTED: Rows = &[("grpc-status", "8"), ("x-should-retry", "true")];
+    assert_eq!(status(&[(200, WANTED)], Method::POST).await, (200, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,15 +129,61 @@ async fn nothing_is_sent_more_often_than_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_end_with_their_budget() {
-    let server = Scripted::new(&[(502, Rows::default()); 400]);
+    let server = Scripted::new(&[TROUBLE; 400]);
     let settings = Settings::new().retry_ratio(0.1);
     let mut paced = PaceLayer::new(Pacers::new(settings)).retrying().layer(server.clone());
     for _ in 0..100 {
         paced.call(request(&Method::GET)).await.unwrap();
     }
-    // Five at first, and a tenth of what was sent.
+    // Five at first, and a tenth of what was asked for. Retries earn none.
     let retries = server.calls() - 100;
-    assert!((14..=17).contains(&retries), "{retries}");
+    assert!((14..=15).contains(&retries), "{retries}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_would_wait_too_long_costs_none() {
+    const LONG: Rows = &[("retry-after", "60")];
+    let server = Scripted::new(&[[(429, LONG); 10], [TROUBLE; 10]].concat());
+    let settings = Settings::new().retry_ratio(0.0).max_wait(Duration::from_secs(1));
+    let mut paced = PaceLayer::new(Pacers::new(settings)).retrying().layer(server.clone());
+    for _ in 0..10 {
+        paced.call(request(&Method::GET)).await.unwrap();
+        tokio::time::advance(Duration::from_secs(70)).await;
+    }
+    assert_eq!(server.calls(), 10);
+    tokio::time::advance(Duration::from_secs(700)).await;
+    // The five of the beginning are still there.
+    for _ in 0..4 {
+        paced.call(request(&Method::GET)).await.unwrap();
+    }
+    assert_eq!(server.calls(), 10 + 4 + 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_in_trouble_gets_time() {
+    let mut pauses = Vec::new();
+    for _ in 0..20 {
+        let began = Instant::now();
+        assert_eq!(status(&[TROUBLE; 2], Method::GET).await, (200, 3));
+        pauses.push(began.elapsed().as_millis());
+    }
+    // A tenth of a second, then twice that, each between a half and three halves of it.
+    assert!(pauses.iter().all(|millis| (150..=455).contains(millis)), "{pauses:?}");
+    pauses.dedup();
+    assert!(pauses.len() > 10, "{pauses:?}");
+}
+
+/// However often it is sent.
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_no_longer_than_allowed_in_all() {
+    const TWENTY: Rows = &[("retry-after", "20")];
+    let server = Scripted::new(&[(429, TWENTY); 3]);
+    let settings = Settings::new().max_wait(Duration::from_secs(30));
+    let mut paced = PaceLayer::new(Pacers::new(settings)).retrying().layer(server.clone());
+    let began = Instant::now();
+    let response = paced.call(request(&Method::GET)).await.unwrap();
+    assert_eq!((response.status().as_u16(), server.calls()), (429, 2));
+    assert!(began.elapsed() <= Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
