@@ -125,7 +125,10 @@ where
         // An answer is better than none: whoever may not wait so long gets the one that is there.
         let next = call.again(&method, response.status(), &heard).await;
         let Some(next) = next else { return Ok(response) };
-        poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Error::Service)?;
+        if let Err(error) = poll_fn(|cx| inner.poll_ready(cx)).await {
+            next.never_sent();
+            return Err(Error::Service(error));
+        }
         (request, permit) = (copy, next);
     }
 }

@@ -30,7 +30,7 @@ impl Permit {
     }
 
     /// The answer's status and headers, or a gRPC call's trailers. Dropped without, the permit counts as a request that was
-    /// never answered.
+    /// never answered, but may have been charged for.
     pub fn heard(mut self, status: StatusCode, headers: &HeaderMap) -> Heard {
         let now = self.pacer.now();
         let said = read(headers, now);
@@ -40,6 +40,14 @@ impl Permit {
             self.pacer.learn(|pace| pace.heard(now, ticket, &said, outcome));
         }
         Heard { is_refused, said }
+    }
+
+    /// The request was never sent, say because no connection could be made: no limit was charged for it. What may have been sent
+    /// is better dropped without a word.
+    pub fn never_sent(mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.pacer.learn(|pace| pace.never_sent(ticket));
+        }
     }
 
     /// A gRPC call's head, which does not say how it ends. Its pacer wants to hear of that.

@@ -52,7 +52,15 @@ impl Middleware for PaceMiddleware {
         loop {
             let again = if call.is_last() { None } else { request.try_clone() };
             let method = request.method().clone();
-            let response = next.clone().run(request, extensions).await?;
+            let response = match next.clone().run(request, extensions).await {
+                Ok(response) => response,
+                Err(error) => {
+                    if matches!(&error, Error::Reqwest(error) if error.is_connect()) {
+                        permit.never_sent();
+                    }
+                    return Err(error);
+                }
+            };
             let heard = permit.heard(response.status(), response.headers());
             let Some(copy) = again else { return Ok(response) };
             let next_permit = call.again(&method, response.status(), &heard).await;

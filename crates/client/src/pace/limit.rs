@@ -172,6 +172,10 @@ impl LimitPace {
         self.last_sent = now;
     }
 
+    pub(crate) fn note_unsent(&mut self, cost: f64) {
+        self.spent = (self.spent - cost).max(0.0);
+    }
+
     /// Seconds until `cost` may be sent. Whether an answer is due matters where nothing else can tell more.
     pub(crate) fn wait(&self, cost: f64, now: Time, is_answer_due: bool) -> f64 {
         if self.remaining.is_infinite() {

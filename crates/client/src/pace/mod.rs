@@ -229,6 +229,14 @@ impl Pace {
         self.forget(ticket);
     }
 
+    /// It was not even sent, so nothing was charged for it.
+    pub(crate) fn never_sent(&mut self, ticket: Ticket) {
+        self.forget(ticket);
+        for limit in &mut self.limits {
+            limit.note_unsent(ticket.cost as f64);
+        }
+    }
+
     fn forget(&mut self, ticket: Ticket) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.unanswered = self.unanswered.saturating_sub(ticket.cost);

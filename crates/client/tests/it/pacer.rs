@@ -278,3 +278,23 @@ async fn what_is_left_of_a_month_is_not_spread_over_it() {
     }
     assert!(began.elapsed() <= Duration::from_secs(50), "{:?}", began.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_sent_is_charged_to_nobody() {
+    let pacer = Pacer::new(Settings::new());
+    let hour = headers(&[
+        ("x-ratelimit-limit", "60"),
+        ("x-ratelimit-remaining", "59"),
+        ("x-ratelimit-reset", "3600"),
+    ]);
+    answered(&pacer, StatusCode::OK, &hour).await;
+    for _ in 0..100 {
+        pacer.acquire(Ask::default()).await.unwrap().never_sent();
+    }
+    let status = pacer.status();
+    assert_eq!((status.in_flight, status.limits[0].remaining), (0, 59));
+    // What may have been sent may have been charged for.
+    drop(pacer.acquire(Ask::default()).await.unwrap());
+    let status = pacer.status();
+    assert_eq!((status.in_flight, status.limits[0].remaining), (0, 58));
+}
