@@ -174,8 +174,11 @@ impl Pacer {
             let mut inner = self.0.inner.lock();
             let ahead = inner.cost_ahead(ask.priority);
             let wait = inner.pace.wait(began, ahead, ask.cost);
-            if wait > patience || inner.room.len() >= self.0.settings.max_waiting {
+            if wait > patience {
                 return Err(TooLong::new(wait, patience));
+            }
+            if inner.room.len() >= self.0.settings.max_waiting {
+                return Err(TooLong::new(wait, patience).crowded());
             }
             inner.arrivals += 1;
             let place = (Reverse(ask.priority), inner.arrivals);

@@ -78,7 +78,9 @@ async fn too_many_do_not_even_wait() {
     let pacer = exhausted(Settings::new().max_waiting(1)).await;
     let (one, two) = tokio::join!(pacer.acquire(Ask::default()), pacer.acquire(Ask::default()));
     assert!(one.is_ok());
-    assert!(two.is_err());
+    let crowded = two.unwrap_err();
+    assert!(crowded.is_crowded(), "{crowded}");
+    assert!(crowded.to_string().contains("as many requests wait"), "{crowded}");
 }
 
 #[tokio::test(start_paused = true)]
