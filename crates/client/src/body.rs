@@ -1,18 +1,19 @@
 //! The body of a paced service's response: it listens for what a gRPC call says at its end.
 //!
-//! A gRPC server that has sent its head already says in the trailers that a limit refused the call, and when to come back. So
-//! of a call whose head has no status the answer is what comes first: data, and then it passed, or trailers. A stream may be
-//! refused later; then it only counts as a refusal, for it has been answered long ago.
+//! A gRPC server that has sent its head already says in the trailers that a limit refused the call, and when to come back. The
+//! head is heard as it comes, with what it says of limits: of a stream there may be nothing more for hours. That it passed is
+//! known by its first message; until then, and after, the trailers may say that it was refused.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tollgate_wire::is_grpc;
 use tollgate_wire::names::GRPC_STATUS;
 
+use crate::pace::Pace;
 use crate::{Heard, Pacer, Permit};
 
 pin_project! {
@@ -29,50 +30,22 @@ pin_project! {
 #[derive(Debug)]
 enum Call {
     /// Its head is here, which does not say how it ends.
-    Begun(Begun),
+    Begun(Pacer),
     /// Something of its answer is here.
     Going(Pacer),
     /// There is nothing more to hear, or it is none.
     Over,
 }
 
-/// A call that nothing but the head has come of. If nothing comes any more, that is what was heard of it.
-#[derive(Debug)]
-struct Begun {
-    permit: Option<Permit>,
-    status: StatusCode,
-    head: HeaderMap,
-}
-
-impl Begun {
-    fn end(&mut self, trailers: Option<&HeaderMap>) {
-        if let Some(trailers) = trailers {
-            for (name, value) in trailers {
-                let _ = self.head.try_insert(name, value.clone());
-            }
-        }
-        if let Some(permit) = self.permit.take() {
-            permit.heard(self.status, &self.head);
-        }
-    }
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        self.end(None);
-    }
-}
-
 impl<B> PacedBody<B> {
-    /// Tells a response's permit of it, now or when it is known how it ends: then nothing is heard yet.
+    /// Tells a response's permit of it. Of a call that has only begun nothing is heard yet: how it ends its body hears.
     pub(crate) fn listen(
         response: Response<B>,
         permit: Permit,
     ) -> (Response<PacedBody<B>>, Option<Heard>) {
         let (status, head) = (response.status(), response.headers());
-        if is_grpc(head) && !head.contains_key(&GRPC_STATUS) {
-            let begun = Begun { permit: Some(permit), status, head: head.clone() };
-            let call = Call::Begun(begun);
+        if status == StatusCode::OK && is_grpc(head) && !head.contains_key(&GRPC_STATUS) {
+            let call = Call::Begun(permit.begun(head));
             return (response.map(|body| PacedBody { body, call }), None);
         }
         let heard = permit.heard(status, head);
@@ -82,21 +55,16 @@ impl<B> PacedBody<B> {
 
 impl Call {
     fn saw<D>(&mut self, frame: &Frame<D>) {
-        let trailers = frame.trailers_ref();
-        match self {
-            Call::Begun(begun) => {
-                let permit = begun.permit.as_ref().filter(|_| trailers.is_none());
-                let pacer = permit.map(|permit| permit.pacer().clone());
-                begun.end(trailers);
-                *self = pacer.map_or(Call::Over, Call::Going);
+        *self = match (std::mem::replace(self, Call::Over), frame.trailers_ref()) {
+            (Call::Begun(pacer) | Call::Going(pacer), Some(trailers)) => {
+                pacer.heard_late(trailers);
+                Call::Over
             }
-            Call::Going(pacer) => {
-                if let Some(trailers) = trailers {
-                    pacer.heard_late(trailers);
-                    *self = Call::Over;
-                }
+            (Call::Begun(pacer), None) => {
+                pacer.learn(Pace::passed);
+                Call::Going(pacer)
             }
-            Call::Over => {}
+            (call, _) => call,
         }
     }
 }
@@ -113,7 +81,6 @@ impl<B: Body> Body for PacedBody<B> {
         let frame = ready!(this.body.poll_frame(cx));
         match &frame {
             Some(Ok(frame)) => this.call.saw(frame),
-            // What was begun is told by being dropped.
             Some(Err(_)) | None => *this.call = Call::Over,
         }
         Poll::Ready(frame)

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::PacedBody;
-use crate::retry::is_safe;
+use crate::retry::Call;
 use crate::{Ask, Error, Pacer, Pacers};
 
 /// Makes a copy of a request's body to send it again.
@@ -97,40 +97,39 @@ where
         // The clone has not been polled ready; the one that has is the one to call.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        let pacer = self.pacers.pacer(request.uri(), request.headers());
+        let ask = request.extensions().get::<Ask>().copied().unwrap_or_default();
+        let pacer = self.pacers.pacer_for(request.uri(), request.headers(), ask);
         let replay = self.replay.clone();
-        Box::pin(async move { send(inner, request, pacer, replay).await })
+        Box::pin(async move { send(inner, request, (pacer, ask), replay).await })
     }
 }
 
 async fn send<S, R, B, A>(
     mut inner: S,
     mut request: Request<B>,
-    pacer: Pacer,
+    (pacer, ask): (Pacer, Ask),
     replay: R,
 ) -> Result<Response<PacedBody<A>>, Error<S::Error>>
 where
     S: Service<Request<B>, Response = Response<A>>,
     R: Replay<B>,
 {
-    let ask = request.extensions().get::<Ask>().copied().unwrap_or_default();
-    let mut permit = pacer.acquire(ask).await.map_err(Error::Limited)?;
-    let mut attempts = 1;
+    let (mut call, mut permit) = Call::begin(pacer, ask).await.map_err(Error::Limited)?;
     loop {
-        let again =
-            if attempts < pacer.settings().max_attempts { copy(&request, &replay) } else { None };
+        let again = if call.is_last() { None } else { copy(&request, &replay) };
         let method = request.method().clone();
         let response = inner.call(request).await.map_err(Error::Service)?;
         let (response, heard) = PacedBody::listen(response, permit);
         // A gRPC call that has begun is not sent again.
-        let Some(heard) = heard else { return Ok(response) };
-        let safe = is_safe(&method, response.status(), heard.is_refused, &heard.said);
-        let Some(copy) = again.filter(|_| safe && pacer.may_retry()) else { return Ok(response) };
+        let (Some(copy), Some(heard)) = (again, heard) else { return Ok(response) };
         // An answer is better than none: whoever may not wait so long gets the one that is there.
-        let Ok(next) = pacer.acquire(ask).await else { return Ok(response) };
-        poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Error::Service)?;
+        let next = call.again(&method, response.status(), &heard).await;
+        let Some(next) = next else { return Ok(response) };
+        if let Err(error) = poll_fn(|cx| inner.poll_ready(cx)).await {
+            next.never_sent();
+            return Err(Error::Service(error));
+        }
         (request, permit) = (copy, next);
-        attempts += 1;
     }
 }
 

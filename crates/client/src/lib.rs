@@ -6,7 +6,7 @@
 //! refusals.
 //!
 //! - [`PaceLayer`] goes around any tower service; with the feature `reqwest`, `PaceMiddleware` into a reqwest client.
-//! - [`Pacers`] holds a [`Pacer`] for each server and key. Whoever has another HTTP client takes a pacer's [`Permit`] before
+//! - [`Pacers`] holds a [`Pacer`] for each server and key, and for each [operation](Ask::operation) that a program tells apart. Whoever has another HTTP client takes a pacer's [`Permit`] before
 //!   sending and tells it of the answer.
 //! - Requests wait in order of [`Priority`], as long as [`Settings`] allow; then they fail with [`TooLong`], which says how long
 //!   it would have been. [`Pacer::status`] is something to show.
@@ -43,6 +43,7 @@
 //! # }
 //! ```
 
+mod ask;
 mod body;
 mod clock;
 mod error;
@@ -50,17 +51,20 @@ mod layer;
 mod pace;
 mod pacer;
 mod pacers;
+mod permit;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod retry;
 mod settings;
 mod status;
 
+pub use ask::{Ask, Priority};
 pub use body::PacedBody;
 pub use error::{Error, TooLong};
 pub use layer::{Cloned, Once, PaceLayer, Paced, Replay};
-pub use pacer::{Ask, Heard, Pacer, Permit, Priority};
+pub use pacer::Pacer;
 pub use pacers::Pacers;
+pub use permit::{Heard, Permit};
 #[cfg(feature = "reqwest")]
 pub use reqwest::PaceMiddleware;
 pub use settings::Settings;

@@ -14,46 +14,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tollgate_core::Time;
-use tollgate_wire::names::GRPC_STATUS;
-use tollgate_wire::read::{Said, read};
+use tollgate_wire::read::read;
 
 use crate::clock::Clock;
-use crate::pace::{Outcome, Pace, START_STEP, Ticket};
+use crate::pace::{Pace, START_STEP};
+use crate::permit::is_refused;
 use crate::retry::Budget;
-use crate::{Settings, Status, TooLong};
-
-/// Who goes first where requests wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Priority {
-    /// After all others.
-    Low,
-    /// As usual.
-    #[default]
-    Normal,
-    /// Before all others.
-    High,
-}
-
-/// What a request asks of the pacer. Put into a request's extensions, the middleware finds it there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// What the server will charge for it, where that is known; 1 is a good guess where it is not.
-    pub cost: u64,
-    /// Before whom it goes.
-    pub priority: Priority,
-}
-
-impl Default for Ask {
-    fn default() -> Ask {
-        Ask { cost: 1, priority: Priority::Normal }
-    }
-}
-
-impl From<Priority> for Ask {
-    fn from(priority: Priority) -> Ask {
-        Ask { priority, ..Ask::default() }
-    }
-}
+use crate::{Ask, Permit, Priority, Settings, Status, TooLong};
 
 /// Paces requests to one server under one key. Clones pace together.
 ///
@@ -80,7 +47,7 @@ impl From<Priority> for Ask {
 pub struct Pacer(Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     clock: Clock,
     settings: Settings,
     inner: Mutex<Inner>,
@@ -94,6 +61,14 @@ struct Inner {
     cost_waiting: [u64; 3],
     arrivals: u64,
     budget: Budget,
+}
+
+/// What is asked for, how long it may wait, and whether it was sent before.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    ask: Ask,
+    patience: Duration,
+    is_retry: bool,
 }
 
 /// Where in the room: higher priority first, then who came first.
@@ -152,36 +127,58 @@ impl Pacer {
 
     /// Waits until a request may be sent. The [`Permit`] is told of the answer.
     pub async fn acquire(&self, ask: Ask) -> Result<Permit, TooLong> {
-        match self.try_acquire(ask) {
+        self.attempt(Attempt { ask, patience: self.0.settings.max_wait, is_retry: false }).await
+    }
+
+    /// Waits until a request may be sent again. It earns no further retry.
+    pub(crate) async fn acquire_again(
+        &self,
+        ask: Ask,
+        patience: Duration,
+    ) -> Result<Permit, TooLong> {
+        self.attempt(Attempt { ask, patience, is_retry: true }).await
+    }
+
+    async fn attempt(&self, attempt: Attempt) -> Result<Permit, TooLong> {
+        match self.at_once(attempt) {
             Some(permit) => Ok(permit),
-            None => self.wait(ask).await,
+            None => self.wait(attempt).await,
         }
     }
 
     /// A permit if the request may be sent at once.
     pub fn try_acquire(&self, ask: Ask) -> Option<Permit> {
-        let now = self.0.clock.now();
+        self.at_once(Attempt { ask, patience: Duration::ZERO, is_retry: false })
+    }
+
+    fn at_once(&self, attempt: Attempt) -> Option<Permit> {
+        let now = self.now();
         let mut inner = self.0.inner.lock();
         let is_free = inner.room.is_empty()
             && !inner.pace.is_starting(now)
-            && inner.pace.wait(now, 0, ask.cost).is_zero();
-        is_free.then(|| self.permit(&mut inner, ask, now))
+            && inner.pace.wait(now, 0, attempt.ask.cost).is_zero();
+        is_free.then(|| self.permit(&mut inner, attempt, now))
     }
 
-    fn permit(&self, inner: &mut Inner, ask: Ask, now: Time) -> Permit {
-        inner.budget.earn();
-        Permit { shared: self.clone(), ticket: Some(inner.pace.send(now, ask.cost)) }
+    fn permit(&self, inner: &mut Inner, attempt: Attempt, now: Time) -> Permit {
+        if !attempt.is_retry {
+            inner.budget.earn();
+        }
+        Permit::new(self.clone(), inner.pace.send(now, attempt.ask.cost))
     }
 
-    async fn wait(&self, ask: Ask) -> Result<Permit, TooLong> {
-        let Settings { max_wait, max_waiting, .. } = self.0.settings;
-        let began = self.0.clock.now();
+    async fn wait(&self, attempt: Attempt) -> Result<Permit, TooLong> {
+        let Attempt { ask, patience, .. } = attempt;
+        let began = self.now();
         let guest = {
             let mut inner = self.0.inner.lock();
             let ahead = inner.cost_ahead(ask.priority);
             let wait = inner.pace.wait(began, ahead, ask.cost);
-            if wait > max_wait || inner.room.len() >= max_waiting {
-                return Err(TooLong::new(wait, max_wait));
+            if wait > patience {
+                return Err(TooLong::new(wait, patience));
+            }
+            if inner.room.len() >= self.0.settings.max_waiting {
+                return Err(TooLong::new(wait, patience).crowded());
             }
             inner.arrivals += 1;
             let place = (Reverse(ask.priority), inner.arrivals);
@@ -190,8 +187,8 @@ impl Pacer {
             Guest { pacer: self, place, woken }
         };
         loop {
-            let now = self.0.clock.now();
-            let left = max_wait.saturating_sub(now - began);
+            let now = self.now();
+            let left = patience.saturating_sub(now - began);
             let sleep = {
                 let mut inner = self.0.inner.lock();
                 let is_first =
@@ -199,10 +196,10 @@ impl Pacer {
                 let wait = inner.pace.wait(now, 0, ask.cost);
                 let is_starting = inner.pace.is_starting(now);
                 if is_first && wait.is_zero() && !is_starting {
-                    return Ok(self.permit(&mut inner, ask, now));
+                    return Ok(self.permit(&mut inner, attempt, now));
                 }
                 if left.is_zero() {
-                    return Err(TooLong::new(wait.max(now - began), max_wait));
+                    return Err(TooLong::new(wait.max(now - began), patience));
                 }
                 // Whoever is not the first is woken when it is.
                 match is_first {
@@ -218,7 +215,7 @@ impl Pacer {
 
     /// How things stand.
     pub fn status(&self) -> Status {
-        let now = self.0.clock.now();
+        let now = self.now();
         let inner = self.0.inner.lock();
         let waiting = inner.room.len();
         Status {
@@ -229,15 +226,23 @@ impl Pacer {
         }
     }
 
-    /// Trailers of a call that had been answered before.
+    /// Trailers of a call whose head was heard before.
     pub(crate) fn heard_late(&self, trailers: &HeaderMap) {
-        let now = self.0.clock.now();
+        let now = self.now();
         let said = read(trailers, now);
-        if is_refused(StatusCode::OK, trailers, &said) {
-            let mut inner = self.0.inner.lock();
-            inner.pace.refused_late(now, &said);
-            inner.wake_first();
-        }
+        let is_refused = is_refused(StatusCode::OK, trailers, &said);
+        self.learn(|pace| if is_refused { pace.refused_late(now, &said) } else { pace.passed() });
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.0.clock.now()
+    }
+
+    /// Something became of a request. It may have changed the pace, so whoever is first looks again.
+    pub(crate) fn learn(&self, learn: impl FnOnce(&mut Pace)) {
+        let mut inner = self.0.inner.lock();
+        learn(&mut inner.pace);
+        inner.wake_first();
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -248,9 +253,27 @@ impl Pacer {
         self.0.inner.lock().budget.spend()
     }
 
-    /// Whether nobody but its owner has it: nothing waits, nothing is in flight.
-    pub(crate) fn is_unused(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+    /// A retry that was allowed was not made.
+    pub(crate) fn keep_retry(&self) {
+        self.0.inner.lock().budget.keep();
+    }
+
+    /// Between 0 and 1.
+    pub(crate) fn draw(&self) -> f64 {
+        self.0.inner.lock().pace.draw()
+    }
+
+    /// Since when nobody but its owner has it and there is nothing to wait for.
+    pub(crate) fn idle_since(&self) -> Option<Time> {
+        let is_unused = Arc::strong_count(&self.0) == 1;
+        let now = self.now();
+        let inner = self.0.inner.lock();
+        (is_unused && inner.pace.wait(now, 0, 1).is_zero()).then(|| inner.pace.used_at())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
     }
 }
 
@@ -266,63 +289,5 @@ impl Drop for Guest<'_> {
         let mut inner = self.pacer.0.inner.lock();
         inner.leave(self.place);
         inner.wake_first();
-    }
-}
-
-/// Leave to send one request. It wants to hear of the answer.
-#[derive(Debug)]
-#[must_use = "it stands for one request that is being sent"]
-pub struct Permit {
-    shared: Pacer,
-    ticket: Option<Ticket>,
-}
-
-/// What an answer meant.
-#[derive(Clone, Debug)]
-pub struct Heard {
-    /// Whether a limit refused the request.
-    pub is_refused: bool,
-    /// What the server said about its limits.
-    pub said: Said,
-}
-
-impl Permit {
-    pub(crate) fn pacer(&self) -> &Pacer {
-        &self.shared
-    }
-
-    /// The answer's status and headers, or a gRPC call's trailers. Dropped without, the permit counts as a request that was
-    /// never answered.
-    pub fn heard(mut self, status: StatusCode, headers: &HeaderMap) -> Heard {
-        let shared = &self.shared.0;
-        let now = shared.clock.now();
-        let said = read(headers, now);
-        let is_refused = is_refused(status, headers, &said);
-        let outcome = if is_refused { Outcome::Refused } else { Outcome::Passed };
-        if let Some(ticket) = self.ticket.take() {
-            let mut inner = shared.inner.lock();
-            inner.pace.heard(now, ticket, &said, outcome);
-            inner.wake_first();
-        }
-        Heard { is_refused, said }
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let mut inner = self.shared.0.inner.lock();
-            inner.pace.lost(ticket);
-            inner.wake_first();
-        }
-    }
-}
-
-/// 429; 503 of a server that says when to come back; gRPC's `RESOURCE_EXHAUSTED`.
-fn is_refused(status: StatusCode, headers: &HeaderMap, said: &Said) -> bool {
-    match status {
-        StatusCode::TOO_MANY_REQUESTS => true,
-        StatusCode::SERVICE_UNAVAILABLE => said.retry_after.is_some(),
-        _ => headers.get(&GRPC_STATUS).is_some_and(|code| code == "8"),
     }
 }

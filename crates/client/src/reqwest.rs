@@ -4,7 +4,7 @@ use http::{Extensions, Uri};
 use reqwest::{Request, Response};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 
-use crate::retry::is_safe;
+use crate::retry::Call;
 use crate::{Ask, Pacers};
 
 /// Paces the requests of a reqwest client, and retries what is safe to retry.
@@ -47,22 +47,25 @@ impl Middleware for PaceMiddleware {
         let ask = extensions.get::<Ask>().copied().unwrap_or_default();
         // What reqwest accepts as a URL, `http` accepts as a URI; otherwise it is paced with others of its key.
         let uri = request.url().as_str().parse::<Uri>().unwrap_or_default();
-        let pacer = self.pacers.pacer(&uri, request.headers());
-        let mut permit = pacer.acquire(ask).await.map_err(Error::middleware)?;
-        let mut attempts = 1;
+        let pacer = self.pacers.pacer_for(&uri, request.headers(), ask);
+        let (mut call, mut permit) = Call::begin(pacer, ask).await.map_err(Error::middleware)?;
         loop {
-            let again =
-                if attempts < pacer.settings().max_attempts { request.try_clone() } else { None };
+            let again = if call.is_last() { None } else { request.try_clone() };
             let method = request.method().clone();
-            let response = next.clone().run(request, extensions).await?;
-            let heard = permit.heard(response.status(), response.headers());
-            let safe = is_safe(&method, response.status(), heard.is_refused, &heard.said);
-            let Some(copy) = again.filter(|_| safe && pacer.may_retry()) else {
-                return Ok(response);
+            let response = match next.clone().run(request, extensions).await {
+                Ok(response) => response,
+                Err(error) => {
+                    if matches!(&error, Error::Reqwest(error) if error.is_connect()) {
+                        permit.never_sent();
+                    }
+                    return Err(error);
+                }
             };
-            let Ok(next_permit) = pacer.acquire(ask).await else { return Ok(response) };
+            let heard = permit.heard(response.status(), response.headers());
+            let Some(copy) = again else { return Ok(response) };
+            let next_permit = call.again(&method, response.status(), &heard).await;
+            let Some(next_permit) = next_permit else { return Ok(response) };
             (request, permit) = (copy, next_permit);
-            attempts += 1;
         }
     }
 }

@@ -32,8 +32,8 @@ impl Settings {
         }
     }
 
-    /// How long a request may wait before it fails with [`TooLong`](crate::TooLong). One whose wait is known
-    /// to be longer fails at once.
+    /// How long a request may wait before it fails with [`TooLong`](crate::TooLong), its retries included. One whose wait is
+    /// known to be longer fails at once.
     #[must_use]
     pub const fn max_wait(mut self, wait: Duration) -> Settings {
         self.max_wait = wait;

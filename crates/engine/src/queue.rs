@@ -75,6 +75,13 @@ impl fmt::Display for QueueRefusal {
 
 impl std::error::Error for QueueRefusal {}
 
+/// A wait that no clock can tell the end of ends in thirty years.
+fn deadline(max_wait: Duration) -> Instant {
+    const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+    let now = Instant::now();
+    now.checked_add(max_wait).unwrap_or(now + FOR_EVER)
+}
+
 #[derive(Debug, Default)]
 struct Lanes {
     by_id: HashMap<Identity, VecDeque<Waiter>>,
@@ -127,7 +134,7 @@ impl Queue {
         behind: impl Fn(u64) -> Option<Duration>,
         mut attempt: impl FnMut() -> Result<T, Option<Duration>>,
     ) -> Result<T, QueueRefusal> {
-        let deadline = Instant::now() + self.max_wait;
+        let deadline = deadline(self.max_wait);
         if self.is_empty() {
             match attempt() {
                 Ok(passed) => return Ok(passed),

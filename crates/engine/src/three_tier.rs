@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tollgate_core::{Limit, LimitError, Rate, Refusal};
 
 use crate::chain::{Chain, Charge, Verdict};
@@ -64,6 +65,8 @@ pub struct ThreeTier<C = SystemClock> {
     limiter: Limiter<C>,
     backpressure: Backpressure,
     rules: ArcSwap<Rules>,
+    /// Two at once could leave one's rules in force with the other's figures.
+    updating: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -113,7 +116,8 @@ impl<C: Clock> ThreeTier<C> {
     /// With figures, a clock and a bound on memory of your own.
     pub fn with_limiter(limiter: Limiter<C>, tiers: Tiers) -> Result<ThreeTier<C>, LimitError> {
         let rules = ArcSwap::from_pointee(define(&limiter, tiers)?);
-        Ok(ThreeTier { limiter, backpressure: Backpressure::new(tiers.threshold), rules })
+        let backpressure = Backpressure::new(tiers.threshold);
+        Ok(ThreeTier { limiter, backpressure, rules, updating: Mutex::new(()) })
     }
 
     /// Charges one token to both tiers, or nothing.
@@ -151,6 +155,7 @@ impl<C: Clock> ThreeTier<C> {
     /// Changes all figures at once, for the next request on. Buckets keep their tokens. Figures
     /// that make no sense change nothing.
     pub fn update(&self, tiers: Tiers) -> Result<(), LimitError> {
+        let _alone = self.updating.lock();
         self.rules.store(Arc::new(define(&self.limiter, tiers)?));
         self.backpressure.set_threshold(tiers.threshold);
         Ok(())

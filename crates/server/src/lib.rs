@@ -39,7 +39,8 @@
 //!   is the service's to say. Operation and cost that the program states go before the route's.
 //! - **What layers further out see**: a [`Verdict`] among the response's extensions. Handlers see it among the request's, where the layer is
 //!   [told to](LimitLayer::telling_service). Where a limit with strategy `degrade` was skipped, request and response have `X-RateLimit-Degraded`.
-//! - **What callers see**: limit headers that replace what the service said under the same names and leave others alone.
+//! - **What callers see**: the limit headers that the gateway would write. What the service itself says of limits is removed, also where the
+//!   policy shows none; its other headers, and its `X-Request-Id`, are left alone.
 //! - **Where it is counted**: in this process, or wherever the [`Gate`] that is [handed in](Limits::over) keeps its counters, say in Redis.
 //! - **While it runs**: [`Limits::reload`] puts another policy into force, [`Limits::set_pending`] tells how much is pending.
 //! - **Request ids**: a refusal repeats the request's `X-Request-Id`. Where there is none, none is made up: that is for the service, which also

@@ -56,9 +56,10 @@ impl Passed {
         }
     }
 
-    /// Tells the caller, in place of what the service said under the same names.
+    /// Tells the caller, in place of all that the service said of limits: only one of both can speak for them.
     pub(crate) fn tell_response<A>(self, response: &mut Response<A>) {
         let headers = response.headers_mut();
+        names::strip_limits(headers);
         overlay(headers, self.headers);
         if let Mark::By(mark) = self.mark {
             headers.insert(&names::X_RATELIMIT_DEGRADED, mark);

@@ -78,9 +78,13 @@ pub(crate) fn suffixed(span: Span) -> &'static Triple {
 /// are standard fields of any server's answers: without them an upstream could not say that it is down for
 /// maintenance, or that its answer may be cached.
 pub fn is_ours(name: &HeaderName) -> bool {
+    speaks_of_limits(name) || *name == X_REQUEST_ID
+}
+
+fn speaks_of_limits(name: &HeaderName) -> bool {
     let name = name.as_str();
     match name.as_bytes().first() {
-        Some(b'x') => name.starts_with("x-ratelimit-") || name == "x-request-id",
+        Some(b'x') => name.starts_with("x-ratelimit-"),
         Some(b'r') => {
             // With the fields of the older drafts, `ratelimit-limit` and so on.
             name == "retry-after-ms"
@@ -96,13 +100,20 @@ pub fn is_ours(name: &HeaderName) -> bool {
 /// does nothing more where there is nothing to remove.
 pub fn strip(headers: &mut HeaderMap) {
     if headers.keys().any(is_ours) {
-        strip_found(headers);
+        strip_found(headers, is_ours);
+    }
+}
+
+/// Like [`strip`], but leaves the request's id to whoever gave it.
+pub fn strip_limits(headers: &mut HeaderMap) {
+    if headers.keys().any(speaks_of_limits) {
+        strip_found(headers, speaks_of_limits);
     }
 }
 
 #[cold]
-fn strip_found(headers: &mut HeaderMap) {
-    let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
+fn strip_found(headers: &mut HeaderMap, is_meant: fn(&HeaderName) -> bool) {
+    let found: Vec<HeaderName> = headers.keys().filter(|name| is_meant(name)).cloned().collect();
     for name in found {
         headers.remove(name);
     }

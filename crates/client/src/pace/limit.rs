@@ -25,6 +25,7 @@ use std::time::Duration;
 use tollgate_core::Time;
 use tollgate_wire::read::Seen;
 
+use super::START_STEP;
 use crate::LimitStatus;
 
 /// How the limit comes back.
@@ -88,6 +89,9 @@ const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// How late a limit that comes back all at once is used again, at most, so that not everybody is there first.
 const LONGEST_JITTER: Duration = Duration::from_secs(1);
+
+/// How long an answer is waited for where only that can tell what is left.
+const ASKED_AGAIN: Duration = Duration::from_secs(1);
 
 /// What was answered to one request.
 #[derive(Clone, Copy, Debug)]
@@ -168,14 +172,20 @@ impl LimitPace {
         self.last_sent = now;
     }
 
-    /// Seconds until `cost` may be sent.
-    pub(crate) fn wait(&self, cost: f64, now: Time) -> f64 {
+    pub(crate) fn note_unsent(&mut self, cost: f64) {
+        self.spent = (self.spent - cost).max(0.0);
+    }
+
+    /// Seconds until `cost` may be sent. Whether an answer is due matters where nothing else can tell more.
+    pub(crate) fn wait(&self, cost: f64, now: Time, is_answer_due: bool) -> f64 {
         if self.remaining.is_infinite() {
             return 0.0;
         }
-        match self.refill {
-            Refill::Steady => self.wait_for_refill(cost, now),
-            Refill::AtReset => self.wait_for_reset(cost, now),
+        match (self.refill, self.resets()) {
+            (Refill::Steady, _) => self.wait_for_refill(cost, now),
+            (Refill::AtReset, Some(reset)) => self.wait_for_reset(reset, cost, now),
+            (Refill::AtReset, None) if is_answer_due => self.wait_for_answer(cost, now),
+            (Refill::AtReset, None) => 0.0,
         }
     }
 
@@ -204,24 +214,43 @@ impl LimitPace {
         (self.spent, self.read_at, self.reset_at) = (0.0, now, None);
     }
 
-    fn wait_for_reset(&self, cost: f64, now: Time) -> f64 {
-        let Some(reset) = self.resets() else { return 0.0 };
+    fn wait_for_reset(&self, reset: Time, cost: f64, now: Time) -> f64 {
         let jitter = (reset - self.read_at).mul_f64(0.1).min(LONGEST_JITTER).mul_f64(self.jitter);
         let left = (reset + jitter - now).as_secs_f64();
         if left <= 0.0 {
             return 0.0;
         }
         let there = self.remaining - self.spent;
+        if there < cost {
+            return left;
+        }
         if there > self.limit * APPROACHING && self.limit.is_finite() {
             return 0.0;
         }
-        let shared = if self.sharers() > 1.5 { self.limit.min(1e12) * 0.02 } else { 0.0 };
-        let mine = self.share * (self.remaining - shared) - self.spent;
+        let mine = self.mine();
         if mine < cost {
             return left;
         }
         // The last of it goes out before the reset, not at it.
         let each = ((reset - now).as_secs_f64() / (mine / cost + 1.0)).min(MOST_SPREAD);
         (each - (now - self.last_sent).as_secs_f64()).max(0.0)
+    }
+
+    /// Nothing says when it comes back, and the answer that is due may. Until then no more is sent than was there; but an
+    /// answer may take long, so one request now and then goes all the same.
+    fn wait_for_answer(&self, cost: f64, now: Time) -> f64 {
+        if self.mine() >= cost {
+            return 0.0;
+        }
+        let left = ASKED_AGAIN.saturating_sub(now - self.last_sent);
+        // The answer may be here any moment, so nobody is told to wait much longer.
+        left.min(START_STEP).as_secs_f64()
+    }
+
+    /// What is left of this client's share, where it comes back all at once.
+    fn mine(&self) -> f64 {
+        let is_shared = self.sharers() > 1.5 && self.limit.is_finite();
+        let left_to_others = if is_shared { self.limit * 0.02 } else { 0.0 };
+        self.share * (self.remaining - left_to_others) - self.spent
     }
 }

@@ -3,15 +3,17 @@
 //! `(state, now) → (state, wait)`. The shell around it sleeps and sends.
 
 mod limit;
+mod round;
 mod silent;
 
 use std::time::Duration;
 
 use tollgate_core::Time;
-use tollgate_wire::read::Said;
+use tollgate_wire::read::{Said, Seen};
 
 use crate::LimitStatus;
 use limit::{LimitPace, Reading};
+use round::Round;
 use silent::Silent;
 
 /// How many limits of one server are kept.
@@ -61,6 +63,8 @@ pub(crate) struct Ticket {
 pub(crate) enum Outcome {
     /// It was not refused by a limit.
     Passed,
+    /// Not yet, but it may still be.
+    Begun,
     /// A limit refused it.
     Refused,
 }
@@ -89,12 +93,12 @@ impl Pace {
         let all = ahead.saturating_add(cost) as f64;
         let mut wait = self.silent.wait(all, now);
         for limit in &self.limits {
-            wait = wait.max(limit.wait(all, now));
+            wait = wait.max(limit.wait(all, now, self.in_flight > 0));
         }
         wait = wait.max((self.hold_until - now).as_secs_f64());
         let wait = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
         // A server may be wrong, or lie. One question now and then finds out.
-        wait.min(self.longest_silence.saturating_sub(now - self.heard_at.max(self.sent_at)))
+        wait.min(self.longest_silence.saturating_sub(now - self.used_at()))
     }
 
     /// Whether too much is unanswered to send more. At first nobody knows how many others share a limit, so what is in
@@ -160,11 +164,16 @@ impl Pace {
                 None => {}
             }
         }
-        if is_refused {
-            self.note_refusal(now, ticket.cost, said);
-        } else {
-            self.silent.passed();
+        match outcome {
+            Outcome::Refused => self.note_refusal(now, ticket.cost, said),
+            Outcome::Passed => self.passed(),
+            Outcome::Begun => {}
         }
+    }
+
+    /// What had begun was not refused.
+    pub(crate) fn passed(&mut self) {
+        self.silent.passed();
     }
 
     /// A call that had been answered was refused after all. When its limits were as it says nobody knows, so none explains it.
@@ -182,19 +191,27 @@ impl Pace {
         self.in_flight
     }
 
+    /// When it was last asked or heard of.
+    pub(crate) fn used_at(&self) -> Time {
+        self.heard_at.max(self.sent_at)
+    }
+
     fn note_refusal(&mut self, now: Time, cost: u64, said: &Said) {
-        // A limit that explains the refusal is handled by its own pace.
-        let lacks = |remaining: u64| remaining < cost;
-        let explained = said.limits.iter().any(|seen| seen.remaining.is_some_and(lacks));
-        if !explained {
-            let backoff = self.silent.refused(now);
-            if said.retry_after.is_none() {
-                self.hold_until = self.hold_until.max(now + backoff.mul_f64(0.5 + self.draw()));
-            }
-        }
-        if let Some(after) = said.retry_after {
+        let after = said.retry_after.filter(|after| !after.is_zero());
+        if let Some(after) = after {
             let spread = after.mul_f64(0.1).min(Duration::from_secs(1)).mul_f64(self.draw());
             self.hold_until = self.hold_until.max(now + after + spread);
+        }
+        // A limit that explains the refusal is handled by its own pace, if there is anything to wait for.
+        let lacks = |seen: &&Seen| seen.remaining.is_some_and(|remaining| remaining < cost);
+        let mut lacking = said.limits.iter().filter(lacks);
+        let is_explained =
+            lacking.any(|seen| after.is_some() || self.waits_for(&seen.name, cost, now));
+        if !is_explained {
+            let backoff = self.silent.refused(now);
+            if after.is_none() {
+                self.hold_until = self.hold_until.max(now + backoff.mul_f64(0.5 + self.draw()));
+            }
         }
         let jitter = self.draw();
         for limit in &mut self.limits {
@@ -202,9 +219,22 @@ impl Pace {
         }
     }
 
+    fn waits_for(&self, name: &str, cost: u64, now: Time) -> bool {
+        let mut known = self.limits.iter().filter(|limit| limit.name == name);
+        known.any(|limit| limit.wait(cost as f64, now, false) > 0.0)
+    }
+
     /// Its answer will not come.
     pub(crate) fn lost(&mut self, ticket: Ticket) {
         self.forget(ticket);
+    }
+
+    /// It was not even sent, so nothing was charged for it.
+    pub(crate) fn never_sent(&mut self, ticket: Ticket) {
+        self.forget(ticket);
+        for limit in &mut self.limits {
+            limit.note_unsent(ticket.cost as f64);
+        }
     }
 
     fn forget(&mut self, ticket: Ticket) {
@@ -213,7 +243,7 @@ impl Pace {
     }
 
     /// Between 0 and 1 (xorshift64*).
-    fn draw(&mut self) -> f64 {
+    pub(crate) fn draw(&mut self) -> f64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
@@ -222,83 +252,5 @@ impl Pace {
     }
 }
 
-/// The shortest time from sending to answer, of late. A server decides when a request comes in, however long it then
-/// works on it: so a decision is dated by the fastest answers, not by its own.
-#[derive(Clone, Copy, Debug, Default)]
-struct Round {
-    present: Option<Duration>,
-    previous: Option<Duration>,
-    since: Time,
-}
-
-/// How long the shortest round is remembered, once or twice.
-const ROUND_MEMORY: Duration = Duration::from_secs(10);
-
-impl Round {
-    fn note(&mut self, round: Duration, now: Time) {
-        if now - self.since > ROUND_MEMORY {
-            (self.previous, self.present, self.since) = (self.present, None, now);
-        }
-        self.present = Some(self.present.map_or(round, |shortest| shortest.min(round)));
-    }
-
-    fn shortest(&self) -> Duration {
-        [self.present, self.previous].into_iter().flatten().min().unwrap_or(Duration::MAX)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use tollgate_wire::read::{LONGEST, Seen};
-
-    use super::*;
-
-    const SILENCE: Duration = Duration::from_secs(60);
-
-    fn seen() -> impl Strategy<Value = Seen> {
-        let count = || proptest::option::of(prop_oneof![0u64..200, any::<u64>()]);
-        let delay = || {
-            let millis = prop_oneof![0u64..5_000, 0..LONGEST.as_millis() as u64];
-            proptest::option::of(millis.prop_map(Duration::from_millis))
-        };
-        ("[ab]", count(), count(), delay(), delay()).prop_map(
-            |(name, limit, remaining, reset_after, window)| {
-                let window = window.filter(|window| !window.is_zero());
-                Seen { name, limit, remaining, reset_after, window }
-            },
-        )
-    }
-
-    fn answer() -> impl Strategy<Value = (Said, bool, u64, u64)> {
-        let retry = proptest::option::of(0u64..LONGEST.as_millis() as u64);
-        let limits = proptest::collection::vec(seen(), 0..3);
-        (limits, retry, any::<bool>(), 0u64..2_000, 0u64..50).prop_map(
-            |(limits, retry, is_refused, after, cost)| {
-                let retry_after = retry.map(Duration::from_millis);
-                (Said { limits, retry_after, should_retry: None }, is_refused, after, cost)
-            },
-        )
-    }
-
-    proptest! {
-        /// Whatever a server says: nobody waits longer than the longest silence, and waiting so long is enough.
-        #[test]
-        fn nothing_said_stalls_for_ever(answers in proptest::collection::vec(answer(), 1..40)) {
-            let mut pace = Pace::new(SILENCE, 7);
-            let mut now = Time::from_secs(1_800_000_000);
-            for (said, is_refused, after, cost) in answers {
-                let wait = pace.wait(now, 0, cost);
-                prop_assert!(wait <= SILENCE, "{wait:?}");
-                if !wait.is_zero() {
-                    let left = pace.wait(now + SILENCE, 0, cost);
-                    prop_assert!(left.is_zero(), "{left:?} after {wait:?}");
-                }
-                let ticket = pace.send(now, cost);
-                now = now + Duration::from_millis(after);
-                let outcome = if is_refused { Outcome::Refused } else { Outcome::Passed };
-                pace.heard(now, ticket, &said, outcome);
-            }
-        }
-    }
-}
+mod tests;

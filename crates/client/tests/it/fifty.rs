@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_client::{Ask, Pacer, Settings};
 use tollgate_core::{Limit, Rate, Scope};
@@ -112,4 +113,34 @@ async fn one_client_keeps_up_with_a_fast_limit() {
     let (used, refused) = run(1, 3_000, false).await;
     println!("alone, 3,000/s: used {:.1} %, refused {:.2} %", 100.0 * used, 100.0 * refused);
     assert!(used >= 0.98 && refused <= 0.005, "{used} {refused}");
+}
+
+/// Threads with a runtime each, and clones of one pacer, in real time.
+#[test]
+fn clones_on_several_threads_pace_together() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 100;
+    let server = Mutex::new(Server::new(200));
+    let pacer = Pacer::new(Settings::new().max_wait(Duration::from_secs(300)));
+    let calls = || async {
+        for _ in 0..EACH {
+            let permit = pacer.acquire(Ask::default()).await.unwrap();
+            let (status, headers) = server.lock().serve(0);
+            permit.heard(status, &headers);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+                runtime.unwrap().block_on(calls());
+            });
+        }
+    });
+    let server = server.into_inner();
+    let (passed, refused) = (server.passed.load(Relaxed), server.refused.load(Relaxed));
+    assert_eq!(passed + refused, THREADS * EACH);
+    assert!(refused <= 10, "{refused} were refused");
+    let status = pacer.status();
+    assert_eq!((status.in_flight, status.waiting), (0, 0));
 }

@@ -8,7 +8,7 @@ use http::{HeaderMap, Uri};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::Stream;
-use tollgate_client::{PaceLayer, Paced, Pacers, Settings, TooLong};
+use tollgate_client::{Ask, PaceLayer, Paced, Pacers, Settings, TooLong};
 use tollgate_server::{Caller, Limits, Policy};
 use tonic::metadata::MetadataMap;
 use tonic::transport::server::TcpIncoming;
@@ -151,6 +151,21 @@ async fn a_call_that_passes_or_is_given_up_leaves_nothing_behind() {
     drop(client.watch(HealthCheckRequest::default()).await.unwrap());
     let status = pacers.pacer(&uri, &HeaderMap::new()).status();
     assert_eq!((status.in_flight, status.next_in), (0, Duration::ZERO));
+    client.check(HealthCheckRequest::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_call_asks_for_is_found_in_its_extensions() {
+    let running = refusing(Refuses::ByMillis).await;
+    let (mut client, pacers, uri) = client(&running, not_long()).await;
+    let ask = Ask { operation: Some("watch"), ..Ask::default() };
+    let mut request = Request::new(HealthCheckRequest::default());
+    request.extensions_mut().insert(ask);
+    let mut stream = client.watch(request).await.unwrap().into_inner();
+    stream.message().await.unwrap_err();
+    let next_in = |ask| pacers.pacer_for(&uri, &HeaderMap::new(), ask).status().next_in;
+    assert!(next_in(ask) > WAIT - Duration::from_secs(10));
+    assert_eq!(next_in(Ask::default()), Duration::ZERO);
     client.check(HealthCheckRequest::default()).await.unwrap();
 }
 

@@ -9,7 +9,9 @@ mod pacer;
 mod pacers;
 #[cfg(feature = "reqwest")]
 mod reqwest;
+mod scarce;
 mod service;
+mod streams;
 
 use http::{HeaderMap, HeaderName};
 

@@ -78,7 +78,9 @@ async fn too_many_do_not_even_wait() {
     let pacer = exhausted(Settings::new().max_waiting(1)).await;
     let (one, two) = tokio::join!(pacer.acquire(Ask::default()), pacer.acquire(Ask::default()));
     assert!(one.is_ok());
-    assert!(two.is_err());
+    let crowded = two.unwrap_err();
+    assert!(crowded.is_crowded(), "{crowded}");
+    assert!(crowded.to_string().contains("as many requests wait"), "{crowded}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,23 +164,37 @@ async fn status_tells_what_is_known() {
     assert_eq!(status.limits[1].remaining, 3_998);
 }
 
+/// With how many seconds three answers take at least: those that say 200, and those that refuse.
 #[tokio::test(start_paused = true)]
-async fn no_lie_stalls_for_ever() {
-    let lies: [&[(&str, &str)]; 7] = [
-        &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "33000000")],
-        &[("ratelimit", r#""a";r=0;t=34000000"#), ("ratelimit-policy", r#""a";q=1;w=34000000"#)],
-        &[
-            ("x-ratelimit-remaining", "-5"),
-            ("x-ratelimit-limit", "0"),
-            ("x-ratelimit-reset", "9e9"),
-        ],
-        &[("ratelimit", r#""a";r=0;t=0"#), ("ratelimit-policy", r#""a";q=0;w=1"#)],
-        &[("retry-after", "34000000")],
-        &[("retry-after", "Fri, 31 Dec 2027 23:59:59 GMT")],
-        &[("retry-after-ms", "-1"), ("retry-after", "-1")],
+async fn no_lie_stalls_for_ever_and_none_makes_it_hammer() {
+    type Lie = (&'static [(&'static str, &'static str)], f64, f64);
+    let lies: [Lie; 7] = [
+        (&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "33000000")], 180.0, 180.0),
+        (
+            &[
+                ("ratelimit", r#""a";r=0;t=34000000"#),
+                ("ratelimit-policy", r#""a";q=1;w=34000000"#),
+            ],
+            180.0,
+            180.0,
+        ),
+        (
+            &[
+                ("x-ratelimit-remaining", "-5"),
+                ("x-ratelimit-limit", "0"),
+                ("x-ratelimit-reset", "9e9"),
+            ],
+            0.0,
+            0.25,
+        ),
+        (&[("ratelimit", r#""a";r=0;t=0"#), ("ratelimit-policy", r#""a";q=0;w=1"#)], 0.0, 0.25),
+        (&[("retry-after", "34000000")], 0.0, 180.0),
+        (&[("retry-after", "Fri, 31 Dec 2027 23:59:59 GMT")], 0.0, 0.25),
+        (&[("retry-after-ms", "-1"), ("retry-after", "-1")], 0.0, 0.25),
     ];
-    for lie in lies {
-        for status in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+    for (lie, least_passed, least_refused) in lies {
+        let rows = [(StatusCode::OK, least_passed), (StatusCode::TOO_MANY_REQUESTS, least_refused)];
+        for (status, least) in rows {
             let silence = Duration::from_secs(90);
             let settings =
                 Settings::new().longest_silence(silence).max_wait(Duration::from_secs(100));
@@ -187,9 +203,27 @@ async fn no_lie_stalls_for_ever() {
             for _ in 0..3 {
                 answered(&pacer, status, &headers(lie)).await;
             }
-            assert!(began.elapsed() <= 3 * silence, "{lie:?} {:?}", began.elapsed());
+            let took = began.elapsed();
+            assert!(took <= 3 * silence, "{status} {lie:?} {took:?}");
+            assert!(took.as_secs_f64() >= least, "{status} {lie:?} {took:?}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_costs_more_than_is_left_waits_however_much_is_left() {
+    let pacer = Pacer::new(Settings::new());
+    let window = headers(&[
+        ("x-ratelimit-limit", "100"),
+        ("x-ratelimit-remaining", "30"),
+        ("x-ratelimit-reset", "20"),
+    ]);
+    answered(&pacer, StatusCode::OK, &window).await;
+    assert!(pacer.try_acquire(Ask { cost: 50, ..Ask::default() }).is_none());
+    assert!(pacer.try_acquire(Ask { cost: 30, ..Ask::default() }).is_some());
+    let began = Instant::now();
+    drop(pacer.acquire(Ask { cost: 50, ..Ask::default() }).await.unwrap());
+    assert!(began.elapsed() >= Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,4 +279,24 @@ async fn what_is_left_of_a_month_is_not_spread_over_it() {
         answered(&pacer, StatusCode::OK, &month).await;
     }
     assert!(began.elapsed() <= Duration::from_secs(50), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_sent_is_charged_to_nobody() {
+    let pacer = Pacer::new(Settings::new());
+    let hour = headers(&[
+        ("x-ratelimit-limit", "60"),
+        ("x-ratelimit-remaining", "59"),
+        ("x-ratelimit-reset", "3600"),
+    ]);
+    answered(&pacer, StatusCode::OK, &hour).await;
+    for _ in 0..100 {
+        pacer.acquire(Ask::default()).await.unwrap().never_sent();
+    }
+    let status = pacer.status();
+    assert_eq!((status.in_flight, status.limits[0].remaining), (0, 59));
+    // What may have been sent may have been charged for.
+    drop(pacer.acquire(Ask::default()).await.unwrap());
+    let status = pacer.status();
+    assert_eq!((status.in_flight, status.limits[0].remaining), (0, 58));
 }

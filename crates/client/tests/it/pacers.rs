@@ -1,6 +1,6 @@
 //! Which requests are paced together.
 
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use tollgate_client::{Ask, Pacers, Settings};
 
 use crate::headers;
@@ -30,22 +30,39 @@ async fn each_server_and_key_has_a_pace_of_its_own() {
     ));
 }
 
-#[tokio::test]
-async fn more_keys_than_can_be_told_apart_do_not_grow_without_end() {
+/// Two kinds of work whose limits have one name.
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_is_exhausted_does_not_hold_up_the_others() {
     let pacers = Pacers::new(Settings::new());
     let uri = Uri::from_static("https://api.example.com/");
-    let key = |n: u32| headers(&[("x-api-key", &n.to_string())]);
-    let pacer = pacers.pacer(&uri, &key(0));
-    pacer
-        .acquire(Ask::default())
-        .await
-        .unwrap()
-        .heard(StatusCode::OK, &headers(&[("x-ratelimit-remaining", "5")]));
-    for n in 1..10_000 {
-        pacers.pacer(&uri, &key(n));
+    let ask = |operation| Ask { operation, ..Ask::default() };
+    let pacer = |operation| pacers.pacer_for(&uri, &HeaderMap::new(), ask(operation));
+    for (operation, remaining) in [("core", "0"), ("search", "29")] {
+        let permit = pacer(Some(operation)).acquire(Ask::default()).await.unwrap();
+        let said = [
+            ("x-ratelimit-limit", "30"),
+            ("x-ratelimit-remaining", remaining),
+            ("x-ratelimit-reset", "3600"),
+        ];
+        permit.heard(StatusCode::OK, &headers(&said));
     }
-    // One that is in use is kept.
-    assert_eq!(pacers.pacer(&uri, &key(0)).status().limits.len(), 1);
-    let kept: Vec<_> = (1..5_000).map(|n| pacers.pacer(&uri, &key(n))).collect();
-    assert_eq!(kept.len(), 4_999);
+    assert!(pacer(Some("core")).acquire(Ask::default()).await.is_err());
+    assert!(pacer(Some("search")).acquire(Ask::default()).await.is_ok());
+    assert_eq!(pacer(Some("search")).status().limits[0].remaining, 28);
+    assert!(pacer(None).status().limits.is_empty());
+}
+
+#[tokio::test]
+async fn a_program_says_which_headers_tell_who_is_asking() {
+    let name = HeaderName::from_static("x-acme-key");
+    let pacers = Pacers::with_credentials(Settings::new(), [name]);
+    let mine = headers(&[("x-acme-key", "mine"), ("authorization", "Signature 1")]);
+    let uri = "https://api.example.com/";
+    let pacer = pacers.pacer(&Uri::from_static(uri), &mine);
+    let permit = pacer.acquire(Ask::default()).await.unwrap();
+    permit.heard(StatusCode::OK, &headers(&[("x-ratelimit-remaining", "5")]));
+    let signed_anew = headers(&[("x-acme-key", "mine"), ("authorization", "Signature 2")]);
+    assert!(know(&pacers, uri, &signed_anew));
+    assert!(!know(&pacers, uri, &headers(&[("x-acme-key", "other")])));
+    assert!(!know(&pacers, uri, &HeaderMap::new()));
 }

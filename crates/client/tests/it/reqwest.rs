@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tollgate_client::{PaceMiddleware, Pacers, Settings, TooLong};
+use tollgate_client::{Ask, PaceMiddleware, Pacers, Settings, TooLong};
 
 /// Answers each request of each connection with the next of these heads, the last one from then on.
 async fn server(heads: &'static [&'static str]) -> (String, Arc<AtomicUsize>) {
@@ -61,4 +61,76 @@ async fn a_wait_that_is_too_long_is_an_error_of_its_own_type() {
     let too_long: &TooLong = error.downcast_ref().unwrap();
     assert!(too_long.wait() > Duration::from_secs(50));
     assert_eq!(served.load(SeqCst), 1);
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\n";
+
+#[tokio::test]
+async fn what_may_have_been_done_is_not_sent_again_nor_what_the_server_wants_no_more() {
+    const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after-ms: 20\r\n";
+    const NEVER: &str = "HTTP/1.1 429 Too Many Requests\r\nx-should-retry: false\r\n";
+    let pacers = Pacers::new(Settings::new());
+    let (url, served) = server(&[BUSY, OK]).await;
+    assert_eq!(client(&pacers).post(&url).send().await.unwrap().status(), 503);
+    assert_eq!(served.load(SeqCst), 1);
+    let (url, served) = server(&[BUSY, OK]).await;
+    assert_eq!(client(&pacers).get(&url).send().await.unwrap().status(), 200);
+    assert_eq!(served.load(SeqCst), 2);
+    let (url, served) = server(&[NEVER, OK]).await;
+    assert_eq!(client(&pacers).get(&url).send().await.unwrap().status(), 429);
+    assert_eq!(served.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn retries_end_with_their_budget() {
+    let (url, served) = server(&["HTTP/1.1 502 Bad Gateway\r\n"]).await;
+    let client = client(&Pacers::new(Settings::new().retry_ratio(0.0)));
+    for _ in 0..4 {
+        assert_eq!(client.get(&url).send().await.unwrap().status(), 502);
+    }
+    // Five at first, and no more.
+    assert_eq!(served.load(SeqCst), 4 + 5);
+}
+
+#[tokio::test]
+async fn what_a_request_asks_for_is_found_in_its_extensions() {
+    let (url, _) = server(&["HTTP/1.1 200 OK\r\nratelimit: \"a\";r=7;t=3600\r\n"]).await;
+    let pacers = Pacers::new(Settings::new());
+    let ask = Ask { operation: Some("search"), ..Ask::default() };
+    let client = client(&pacers);
+    client.get(&url).with_extension(ask).send().await.unwrap();
+    let dear = client.get(&url).with_extension(Ask { cost: 8, ..ask }).send().await;
+    assert!(matches!(dear, Err(reqwest_middleware::Error::Middleware(_))), "{dear:?}");
+    let status =
+        |ask| pacers.pacer_for(&url.parse().unwrap(), &http::HeaderMap::new(), ask).status();
+    assert_eq!(status(ask).limits[0].remaining, 7);
+    assert!(status(Ask::default()).limits.is_empty());
+}
+
+/// It answers once and is gone.
+#[tokio::test]
+async fn a_connection_that_cannot_be_made_is_charged_to_nobody() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let once = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"\r\n\r\n") {
+            seen.push(stream.read_u8().await.unwrap());
+        }
+        let head = "HTTP/1.1 200 OK\r\nx-ratelimit-limit: 60\r\nx-ratelimit-remaining: 59\r\n\
+                    x-ratelimit-reset: 3600\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+    });
+    let pacers = Pacers::new(Settings::new());
+    let client = client(&pacers);
+    assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
+    once.await.unwrap();
+    for _ in 0..70 {
+        let error = client.get(&url).send().await.unwrap_err();
+        assert!(error.is_connect(), "{error}");
+    }
+    let status = pacers.pacer(&url.parse().unwrap(), &http::HeaderMap::new()).status();
+    assert_eq!((status.in_flight, status.limits[0].remaining), (0, 59));
 }

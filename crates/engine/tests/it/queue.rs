@@ -233,3 +233,12 @@ async fn nobody_waits_longer_than_it_may_even_if_nobody_knew() {
     assert_eq!(results[..3], [0, 100, 200].map(|ms| Ok(Duration::from_millis(ms))));
     assert!(results[3..].iter().all(|r| matches!(r, Err(QueueRefusal::TooLong(_)))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_may_wait_for_ever_does() {
+    let line = Line::ten_a_second(Duration::MAX, 10);
+    for name in ["first", "second"] {
+        Rc::clone(&line).request("acme", name.to_owned()).await.unwrap();
+    }
+    assert_eq!(line.order(), ["first", "second"]);
+}

@@ -1,5 +1,6 @@
 //! The three tiers of record 004: order, defaults, all or nothing, change at run time.
 
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use tollgate_engine::{FakeClock, Limiter, Refusal, ThreeTier, Tier, TierRefusal, Tiers};
@@ -97,4 +98,51 @@ fn a_cost_above_a_capacity_never_passes() {
     let refused = tiers.check_cost("alice", "acme", 101).unwrap_err();
     assert_eq!(refused, TierRefusal::Client(Refusal::Never));
     assert_eq!(refused.retry_after(), None);
+}
+
+/// Whichever comes last, all of its figures are in force.
+#[test]
+fn updates_at_the_same_time_do_not_mix() {
+    const ROUNDS: u64 = 10_000;
+    let (_, tiers) = three_tier();
+    let update = |figure: u64| {
+        let client = Tier { rate: 1, capacity: figure };
+        tiers.update(Tiers { threshold: figure, client, ..Tiers::default() }).unwrap();
+    };
+    let is_mixed = || {
+        let never = Err(TierRefusal::Client(Refusal::Never));
+        let threshold = tiers.backpressure().threshold();
+        let check = |cost| tiers.check_cost("alice", "acme", cost);
+        check(threshold + 1) != never || check(threshold) == never
+    };
+    // Whoever comes to a meeting spins until both are there, so that both go on in the same moment.
+    let came = AtomicU64::new(0);
+    let meet = |meeting: u64| {
+        came.fetch_add(1, SeqCst);
+        for turn in 0u64.. {
+            match came.load(SeqCst) >= 2 * meeting {
+                true => break,
+                false if turn < 1_000 => std::hint::spin_loop(),
+                false => std::thread::yield_now(),
+            }
+        }
+    };
+    let mixed = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for figure in [10, 20] {
+            let (update, is_mixed, meet, mixed) = (&update, &is_mixed, &meet, &mixed);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    meet(2 * round + 1);
+                    update(figure);
+                    meet(2 * round + 2);
+                    // The other waits at the next meeting meanwhile.
+                    if figure == 10 && is_mixed() {
+                        mixed.fetch_add(1, SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(mixed.into_inner(), 0, "of {ROUNDS}");
 }

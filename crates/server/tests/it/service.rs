@@ -22,21 +22,35 @@ plans: { free: { rate_limit: { sustained: { rate: 2 }, scope: user } } }
 tenants: [ { id: acme, plan: free } ]
 ";
 
+/// As the gateway does: whatever the policy shows, only it speaks of limits.
 #[tokio::test]
-async fn ours_replace_the_services_headers_and_leave_others_alone() {
-    let (limits, _) = limits(POLICY);
-    let boasting = handler(|_| {
-        let response = Response::builder().header("x-ratelimit-limit", "999");
-        let response =
-            response.header("x-ratelimit-limit", "998").header("x-request-id", "its-own");
-        response.header("x-ratelimit-cost", "7").body(Full::from("")).unwrap()
-    });
-    let mut service = limits.layer(|_| Caller::of("acme").user("ada")).layer(boasting);
-    let answer = ask(&mut service, get("/")).await;
-    let of = |name| answer.headers.get_all(name).iter().collect::<Vec<_>>();
-    assert_eq!(of("x-ratelimit-limit"), ["2"]);
-    assert_eq!(of("x-request-id"), ["its-own"]);
-    assert_eq!(of("x-ratelimit-cost"), ["7"]);
+async fn what_a_service_says_of_limits_does_not_get_out_and_all_else_does() {
+    let silent = POLICY.replace("scope: user", "scope: user, response_headers: false");
+    for (policy, cost, shown) in [(POLICY, 1, &["2"][..]), (&silent, 1, &[]), (POLICY, 0, &[])] {
+        let (limits, _) = limits(policy);
+        let boasting = handler(|_| {
+            let response = Response::builder()
+                .header("x-ratelimit-limit", "999")
+                .header("x-ratelimit-limit", "998")
+                .header("x-ratelimit-cost", "7")
+                .header("ratelimit-remaining", "6")
+                .header("retry-after-ms", "5")
+                .header("x-request-id", "its-own")
+                .header("x-cost", "4")
+                .header("retry-after", "3");
+            response.body(Full::from("")).unwrap()
+        });
+        let layer = limits.layer(move |_| Caller::of("acme").user("ada").cost(cost));
+        let answer = ask(&mut layer.layer(boasting), get("/")).await;
+        let of = |name| answer.headers.get_all(name).iter().collect::<Vec<_>>();
+        assert_eq!(of("x-ratelimit-limit"), shown, "{policy} {cost}");
+        for gone in ["x-ratelimit-cost", "ratelimit-remaining", "retry-after-ms"] {
+            assert_eq!(of(gone), [""; 0], "{gone} {policy} {cost}");
+        }
+        for (kept, value) in [("x-request-id", "its-own"), ("x-cost", "4"), ("retry-after", "3")] {
+            assert_eq!(of(kept), [value], "{policy} {cost}");
+        }
+    }
 }
 
 /// Whichever side has more headers, the other's are moved to it.

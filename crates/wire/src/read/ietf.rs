@@ -47,7 +47,7 @@ fn with_policy(mut seen: Seen, policies: &List) -> Seen {
     let of = |item: &&Item| item_name(item).as_deref() == Some(&*seen.name);
     if let Some(policy) = policies.iter().filter_map(item).find(of) {
         seen.limit = count(&policy.params, "q");
-        seen.window = seconds(&policy.params, "w").filter(|window| !window.is_zero());
+        seen.window = window(policy);
     }
     seen
 }
@@ -67,8 +67,13 @@ fn one(standing: &Dictionary, policies: &List) -> Option<Seen> {
         limit,
         remaining: Some(remaining),
         reset_after: member("reset").and_then(|secs| plausible(secs as f64)),
-        window: policy.and_then(|policy| seconds(&policy.params, "w")),
+        window: policy.and_then(window),
     })
+}
+
+/// In one of no length nothing would ever be limited.
+fn window(policy: &Item) -> Option<Duration> {
+    seconds(&policy.params, "w").filter(|window| !window.is_zero())
 }
 
 fn item(entry: &ListEntry) -> Option<&Item> {

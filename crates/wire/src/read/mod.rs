@@ -63,6 +63,20 @@ impl Seen {
     fn says_nothing(&self) -> bool {
         self.limit.is_none() && self.remaining.is_none() && self.reset_after.is_none()
     }
+
+    fn has_less_left_than(&self, other: &Seen) -> bool {
+        match (self.remaining, other.remaining) {
+            (Some(mine), Some(others)) => mine < others,
+            (mine, _) => mine.is_some(),
+        }
+    }
+
+    fn fill_from(&mut self, other: &Seen) {
+        self.limit = self.limit.or(other.limit);
+        self.remaining = self.remaining.or(other.remaining);
+        self.reset_after = self.reset_after.or(other.reset_after);
+        self.window = self.window.or(other.window);
+    }
 }
 
 /// No limit resets later than this: a year's quota, with some to spare. What says otherwise is not believed.
@@ -91,8 +105,25 @@ pub fn read(headers: &HeaderMap, now: Time) -> Said {
         limits = dialects::read(headers, now);
     }
     limits.retain(|seen| !seen.says_nothing());
+    let limits = one_of_each_name(limits);
     let (retry_after, should_retry) = (retry::after(headers, now), retry::wanted(headers));
     Said { limits, retry_after, should_retry }
+}
+
+/// Some servers tell of a limit twice, under old names and new ones. Where both do not agree the one with less left counts.
+fn one_of_each_name(all: Vec<Seen>) -> Vec<Seen> {
+    let mut limits: Vec<Seen> = Vec::with_capacity(all.len());
+    for seen in all {
+        match limits.iter_mut().find(|known| known.name == seen.name) {
+            Some(known) if seen.has_less_left_than(known) => {
+                let other = std::mem::replace(known, seen);
+                known.fill_from(&other);
+            }
+            Some(known) => known.fill_from(&seen),
+            None => limits.push(seen),
+        }
+    }
+    limits
 }
 
 /// What the server takes for the present.

@@ -176,3 +176,50 @@ fn no_response_makes_many_limits() {
     let list = long.trim_end_matches(", ");
     assert_eq!(read(&headers(&[("ratelimit", list)]), NOW).limits.len(), 16);
 }
+
+#[test]
+fn a_limit_that_is_told_twice_is_one() {
+    let twice = [
+        ("x-ratelimit-limit", "100"),
+        ("x-ratelimit-remaining", "99"),
+        ("x-ratelimit-reset", "1800000060"),
+        ("ratelimit-policy", "100;w=60"),
+        ("ratelimit-limit", "100"),
+        ("ratelimit-remaining", "99"),
+        ("ratelimit-reset", "60"),
+    ];
+    let seen = limits(&twice);
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    assert_eq!((seen[0].limit, seen[0].remaining), (Some(100), Some(99)));
+    assert_eq!(seen[0].reset_after, secs(60));
+
+    // Where they do not agree, the tighter one counts, with what only the other tells.
+    let two = [
+        ("x-ratelimit-limit", "5000"),
+        ("x-ratelimit-remaining", "4000"),
+        ("x-ratelimit-reset", "30"),
+        ("ratelimit-limit", "60"),
+        ("ratelimit-remaining", "3"),
+    ];
+    for rows in [two.to_vec(), two.iter().rev().copied().collect()] {
+        let seen = limits(&rows);
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        assert_eq!((seen[0].limit, seen[0].remaining), (Some(60), Some(3)));
+        assert_eq!(seen[0].reset_after, secs(30));
+    }
+    let same = [("ratelimit", r#""a";r=5;t=9, "a";r=3;t=9, "b";r=1"#)];
+    let seen = limits(&same);
+    assert_eq!(seen.iter().map(|seen| seen.remaining).collect::<Vec<_>>(), [Some(3), Some(1)]);
+}
+
+#[test]
+fn a_window_of_no_length_is_none() {
+    let rows = [
+        [("ratelimit", "limit=100, remaining=50, reset=5"), ("ratelimit-policy", "100;w=0")],
+        [("ratelimit", r#""a";r=5"#), ("ratelimit-policy", r#""a";q=9;w=0"#)],
+        [("x-ratelimit-limit", "100, 100;w=0"), ("x-ratelimit-remaining", "5")],
+    ];
+    for row in rows {
+        assert_eq!(limits(&row)[0].window, None, "{row:?}");
+    }
+}

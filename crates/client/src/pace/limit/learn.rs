@@ -30,7 +30,10 @@ impl LimitPace {
             (self.rate, self.rate_below) = (0.0, f64::INFINITY);
         }
         let window = self.window.map_or(f64::INFINITY, |window| window.as_secs_f64().max(1e-3));
-        self.rate = self.rate.max(self.limit / window);
+        // A window says how fast only of a limit that is known.
+        if self.limit.is_finite() {
+            self.rate = self.rate.max(self.limit / window);
+        }
         // The window is rounded up to whole seconds, so one of a second may be much shorter.
         if window <= 1.0 && self.rate_below.is_finite() {
             self.rate = self.rate.max(self.rate_below * RATE_OF_BOUND);

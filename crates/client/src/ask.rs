@@ -1,0 +1,38 @@
+//! What a request asks of its pacer.
+
+/// Who goes first where requests wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// After all others.
+    Low,
+    /// As usual.
+    #[default]
+    Normal,
+    /// Before all others.
+    High,
+}
+
+/// What a request asks of the pacer. Put into a request's extensions, the middleware finds it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// What the server will charge for it, where that is known; 1 is a good guess where it is not.
+    pub cost: u64,
+    /// Before whom it goes.
+    pub priority: Priority,
+    /// What kind of work it asks for, where the server limits kinds of work apart from each other: each has a pacer of its own,
+    /// so one that is exhausted does not hold up the others. A limit that they have in common is shared like one of several programs.
+    /// Without, all requests to a server under a key keep to all of its limits.
+    pub operation: Option<&'static str>,
+}
+
+impl Default for Ask {
+    fn default() -> Ask {
+        Ask { cost: 1, priority: Priority::Normal, operation: None }
+    }
+}
+
+impl From<Priority> for Ask {
+    fn from(priority: Priority) -> Ask {
+        Ask { priority, ..Ask::default() }
+    }
+}

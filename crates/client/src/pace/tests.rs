@@ -1,0 +1,94 @@
+//! What the pace promises, decision by decision.
+
+use proptest::prelude::*;
+use tollgate_wire::read::LONGEST;
+
+use super::*;
+
+const SILENCE: Duration = Duration::from_secs(60);
+
+fn seen() -> impl Strategy<Value = Seen> {
+    let count = || proptest::option::of(prop_oneof![0u64..200, any::<u64>()]);
+    let delay = || {
+        let millis = prop_oneof![0u64..5_000, 0..LONGEST.as_millis() as u64];
+        proptest::option::of(millis.prop_map(Duration::from_millis))
+    };
+    ("[ab]", count(), count(), delay(), delay()).prop_map(
+        |(name, limit, remaining, reset_after, window)| {
+            let window = window.filter(|window| !window.is_zero());
+            Seen { name, limit, remaining, reset_after, window }
+        },
+    )
+}
+
+fn answer() -> impl Strategy<Value = (Said, bool, u64, u64)> {
+    let retry = proptest::option::of(0u64..LONGEST.as_millis() as u64);
+    let limits = proptest::collection::vec(seen(), 0..3);
+    (limits, retry, any::<bool>(), 0u64..2_000, 0u64..50).prop_map(
+        |(limits, retry, is_refused, after, cost)| {
+            let retry_after = retry.map(Duration::from_millis);
+            (Said { limits, retry_after, should_retry: None }, is_refused, after, cost)
+        },
+    )
+}
+
+proptest! {
+    /// Whatever a server says: nobody waits longer than the longest silence, and waiting so long is enough.
+    #[test]
+    fn nothing_said_stalls_for_ever(answers in proptest::collection::vec(answer(), 1..40)) {
+        let mut pace = Pace::new(SILENCE, 7);
+        let mut now = Time::from_secs(1_800_000_000);
+        for (said, is_refused, after, cost) in answers {
+            let wait = pace.wait(now, 0, cost);
+            prop_assert!(wait <= SILENCE, "{wait:?}");
+            if !wait.is_zero() {
+                let left = pace.wait(now + SILENCE, 0, cost);
+                prop_assert!(left.is_zero(), "{left:?} after {wait:?}");
+            }
+            let ticket = pace.send(now, cost);
+            now = now + Duration::from_millis(after);
+            let outcome = if is_refused { Outcome::Refused } else { Outcome::Passed };
+            pace.heard(now, ticket, &said, outcome);
+        }
+    }
+}
+
+/// What a hundred clients wait that were told the same at the same time, sorted.
+fn waits_after(said: &Said, outcome: Outcome) -> Vec<Duration> {
+    let now = Time::from_secs(1_800_000_000);
+    let mut waits: Vec<Duration> = (0..100)
+        .map(|client| {
+            let mut pace = Pace::new(SILENCE, client * 7_919 + 13);
+            let ticket = pace.send(now, 1);
+            pace.heard(now, ticket, said, outcome);
+            pace.wait(now, 0, 1)
+        })
+        .collect();
+    waits.sort_unstable();
+    waits
+}
+
+/// Everybody later than told, but not by much, and not all at once.
+fn assert_spread(waits: &[Duration], told: Duration, most: Duration) {
+    let (first, last) = (waits[0], waits[waits.len() - 1]);
+    assert!(first >= told && last <= told + most, "{first:?} to {last:?}");
+    assert!(last - first > most / 2, "{first:?} to {last:?}");
+    let soon = waits.iter().filter(|wait| **wait < told + most / 4).count();
+    assert!(soon < waits.len() / 2, "{soon} at once");
+}
+
+#[test]
+fn not_everybody_is_back_at_once_after_a_reset() {
+    let told = Duration::from_secs(30);
+    let empty =
+        Seen { limit: Some(100), remaining: Some(0), reset_after: Some(told), ..Seen::default() };
+    let said = Said { limits: vec![empty], ..Said::default() };
+    assert_spread(&waits_after(&said, Outcome::Passed), told, Duration::from_secs(1));
+}
+
+#[test]
+fn not_everybody_is_back_at_once_after_a_retry_after() {
+    let told = Duration::from_secs(5);
+    let said = Said { retry_after: Some(told), ..Said::default() };
+    assert_spread(&waits_after(&said, Outcome::Refused), told, Duration::from_millis(500));
+}

@@ -1,0 +1,127 @@
+//! Many callers, and a server with little left for them: what is sent to it, in the runtime's paused time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use tollgate_client::{Ask, Pacer, Settings};
+
+use crate::headers;
+
+type Rows = &'static [(&'static str, &'static str)];
+
+/// How long a request takes to the server, and its answer back.
+const ONE_WAY: Duration = Duration::from_millis(10);
+
+fn patient() -> Settings {
+    Settings::new().max_wait(Duration::from_secs(600))
+}
+
+/// So many callers who each ask again as soon as they are answered.
+fn callers(
+    number: usize,
+    pacer: &Pacer,
+    serve: impl Fn() -> (StatusCode, HeaderMap) + Clone + Send + 'static,
+) {
+    for _ in 0..number {
+        let (pacer, serve) = (pacer.clone(), serve.clone());
+        tokio::spawn(async move {
+            while let Ok(permit) = pacer.acquire(Ask::default()).await {
+                sleep(ONE_WAY).await;
+                let (status, headers) = serve();
+                sleep(ONE_WAY).await;
+                permit.heard(status, &headers);
+            }
+        });
+    }
+}
+
+/// Nothing is left, and none of them says for how long. Epochs are seen from the date that comes with them.
+const NOT_FOR_HOW_LONG: [(&str, Rows); 6] = [
+    ("only what is left", &[("ratelimit-remaining", "0")]),
+    ("a reset that is over", &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "0")]),
+    (
+        "a clock that is behind",
+        &[
+            ("date", "Fri, 15 Jan 2027 08:00:00 GMT"),
+            ("x-ratelimit-limit", "5000"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1799999999"),
+        ],
+    ),
+    ("no delay", &[("retry-after", "0"), ("ratelimit-remaining", "0")]),
+    (
+        "a window of no length",
+        &[("ratelimit", "limit=100, remaining=0, reset=0"), ("ratelimit-policy", "100;w=0")],
+    ),
+    (
+        "a window without a limit",
+        &[("ratelimit", r#""a";r=0;t=0"#), ("ratelimit-policy", r#""a";w=10"#)],
+    ),
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_everything_is_left_alone_ever_longer() {
+    for (what, rows) in NOT_FOR_HOW_LONG {
+        let pacer = Pacer::new(patient());
+        let asked = Arc::new(Mutex::new(0));
+        let count = asked.clone();
+        callers(50, &pacer, move || {
+            *count.lock() += 1;
+            (StatusCode::TOO_MANY_REQUESTS, headers(rows))
+        });
+        sleep(Duration::from_secs(120)).await;
+        let asked = *asked.lock();
+        assert!((4..=40).contains(&asked), "{what}: asked {asked} times in two minutes");
+    }
+}
+
+/// A window in which it admits so many, and shows as most servers do: limit, what remains, and when it is reset.
+struct Windowed {
+    limit: u64,
+    window: Duration,
+    began: Instant,
+    used: u64,
+    passed: u64,
+    refused: u64,
+}
+
+impl Windowed {
+    fn new(limit: u64, window: Duration) -> Arc<Mutex<Windowed>> {
+        let began = Instant::now();
+        Arc::new(Mutex::new(Windowed { limit, window, began, used: 0, passed: 0, refused: 0 }))
+    }
+
+    fn serve(&mut self) -> (StatusCode, HeaderMap) {
+        while self.began.elapsed() >= self.window {
+            self.began += self.window;
+            self.used = 0;
+        }
+        let is_admitted = self.used < self.limit;
+        let status = if is_admitted { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+        self.used += u64::from(is_admitted);
+        self.passed += u64::from(is_admitted);
+        self.refused += u64::from(!is_admitted);
+        let reset = (self.window - self.began.elapsed()).as_secs_f64().ceil();
+        let rows = [
+            ("x-ratelimit-limit", self.limit.to_string()),
+            ("x-ratelimit-remaining", (self.limit - self.used).to_string()),
+            ("x-ratelimit-reset", reset.to_string()),
+        ];
+        (status, headers(&rows.each_ref().map(|(name, value)| (*name, value.as_str()))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_reset_no_more_is_sent_than_comes_back() {
+    let server = Windowed::new(60, Duration::from_secs(20));
+    let pacer = Pacer::new(patient());
+    let at = server.clone();
+    callers(500, &pacer, move || at.lock().serve());
+    sleep(Duration::from_secs(75)).await;
+    let Windowed { passed, refused, .. } = *server.lock();
+    assert!(passed >= 220, "passed {passed} of 240, refused {refused}");
+    assert!(refused <= 2, "passed {passed}, refused {refused}");
+}
