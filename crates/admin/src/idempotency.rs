@@ -9,9 +9,9 @@ use axum::response::Response;
 use serde_json::Value;
 use tollgate_core::Time;
 use tollgate_policy::Sha256;
-use tollgate_storage::{Change, IdempotentAnswer, StoreError};
+use tollgate_storage::{Change, IdempotentAnswer};
 
-use crate::answer::json;
+use crate::answer::{Answer, json};
 use crate::control::Control;
 use crate::fault::Fault;
 
@@ -39,8 +39,26 @@ impl Idempotency {
         Ok(Idempotency { key: key.transpose()?, fingerprint: Sha256::of(&request) })
     }
 
+    /// Does it, unless it has been answered before.
+    ///
+    /// What refuses it may be the same request, which was sent before and has been done meanwhile, here or by another node: a
+    /// tenant that is there already, a key that is replaced. So whoever is refused looks again for that one's answer.
+    pub(crate) async fn once(
+        &self,
+        control: &Control,
+        work: impl Future<Output = Answer>,
+    ) -> Answer {
+        if let Some(earlier) = self.replay(control).await? {
+            return Ok(earlier);
+        }
+        match work.await {
+            Ok(done) => Ok(done),
+            Err(why) => self.replay(control).await?.ok_or(why),
+        }
+    }
+
     /// What was answered to the same request before.
-    pub(crate) async fn replay(&self, control: &Control) -> Result<Option<Response>, Fault> {
+    async fn replay(&self, control: &Control) -> Result<Option<Response>, Fault> {
         let Some(key) = &self.key else { return Ok(None) };
         let earlier = control.store.answer_to(key, control.now()).await?;
         earlier.map(|answer| self.again(&answer)).transpose()
@@ -59,14 +77,6 @@ impl Idempotency {
         let mut response = json(status, &body);
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
         Ok(response)
-    }
-
-    /// Another request with the same key was quicker: its answer. Anything else stays what it is.
-    pub(crate) fn or_earlier(&self, why: StoreError) -> Result<Response, Fault> {
-        match why {
-            StoreError::Answered(answer) => self.again(&answer),
-            other => Err(other.into()),
-        }
     }
 
     /// Adds to `changes` that this is the answer. It must hold no secret.

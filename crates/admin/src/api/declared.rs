@@ -134,9 +134,14 @@ async fn create<T: Declared>(
 ) -> Answer {
     let asked: T = body.read()?;
     let idempotency = Idempotency::of(&headers, &format!("POST {}", T::PATH), &body.0)?;
-    if let Some(earlier) = idempotency.replay(&control).await? {
-        return Ok(earlier);
-    }
+    idempotency.once(&control, make(&control, &actor, (asked, &idempotency))).await
+}
+
+async fn make<T: Declared>(
+    control: &Control,
+    actor: &str,
+    (asked, idempotency): (T, &Idempotency),
+) -> Answer {
     let turn = control.turn().await;
     let (file, mut made) = (control.declared().await?, made(&control.store).await?);
     if is_in_file::<T>(&file, asked.id()) {
@@ -149,22 +154,18 @@ async fn create<T: Declared>(
     asked.clone().put(&mut made);
     let ready = control.prepare(made).await?;
     let now = control.now();
-    let mut changes = changes_of(&control, (&actor, "create"), (None, &asked), Expect::Absent)?;
+    let mut changes = changes_of(control, (actor, "create"), (None, &asked), Expect::Absent)?;
     let mut shown = ObjectTold::made(asked, now);
     let remembered = serde_json::to_value(&shown).unwrap_or_default();
     idempotency.remember(&mut changes, (StatusCode::CREATED, &remembered), now);
-    match control.commit(turn, changes, ready).await {
-        Ok((committed, warnings)) => {
-            shown.warnings = warnings;
-            let location = HeaderValue::from_str(&format!("{}/{}", T::PATH, shown.shape.id()));
-            let mut response = versioned(json(StatusCode::CREATED, &shown), &committed);
-            if let Ok(location) = location {
-                response.headers_mut().insert(LOCATION, location);
-            }
-            Ok(response)
-        }
-        Err(why) => idempotency.or_earlier(why),
+    let (committed, warnings) = control.commit(turn, changes, ready).await?;
+    shown.warnings = warnings;
+    let location = HeaderValue::from_str(&format!("{}/{}", T::PATH, shown.shape.id()));
+    let mut response = versioned(json(StatusCode::CREATED, &shown), &committed);
+    if let Ok(location) = location {
+        response.headers_mut().insert(LOCATION, location);
     }
+    Ok(response)
 }
 
 async fn replace<T: Declared>(

@@ -38,23 +38,29 @@ pub(super) async fn issue(
     headers: HeaderMap,
     body: Text,
 ) -> Answer {
-    let NewKey { tenant, user, terms } = body.read()?;
+    let asked: NewKey = body.read()?;
     let idempotency = Idempotency::of(&headers, "POST /v1/keys", &body.0)?;
-    if let Some(earlier) = idempotency.replay(&control).await? {
-        return Ok(earlier);
-    }
+    idempotency.once(&control, issued(&control, &actor, (asked, &idempotency))).await
+}
+
+async fn issued(
+    control: &Control,
+    actor: &str,
+    (asked, idempotency): (NewKey, &Idempotency),
+) -> Answer {
+    let NewKey { tenant, user, terms } = asked;
     let _nothing_vanishes = control.steady().await;
     let now = control.now();
-    check(&control, Some(&tenant), &terms).await?;
+    check(control, Some(&tenant), &terms).await?;
     let needs = control.needs(Some(&tenant), terms.plan.as_ref()).await?;
     let draft = KeyDraft { tenant, user, terms: terms.terms() };
     let (key, stored) = draft.mint(now).map_err(|why| unminted(&why))?;
     let minted = Minted::new(key, &stored, now);
-    let audit = control.audit(&actor, "key.issue", &subject(&stored.id));
+    let audit = control.audit(actor, "key.issue", &subject(&stored.id));
     let mut changes = vec![told(audit, None, Some(stored.for_audit()))];
     changes.extend(needs);
     changes.push(Change::IssueKey(Box::new(stored)));
-    minted.store(&control, changes, &idempotency).await
+    minted.store(control, changes, idempotency).await
 }
 
 pub(super) async fn rotate(
@@ -66,21 +72,26 @@ pub(super) async fn rotate(
     let rotation: Rotation = body.read()?;
     let what = format!("POST /v1/keys/{}/rotate", id.0);
     let idempotency = Idempotency::of(&headers, &what, &body.0)?;
-    if let Some(earlier) = idempotency.replay(&control).await? {
-        return Ok(earlier);
-    }
+    idempotency.once(&control, rotated(&control, (&actor, &id), (rotation, &idempotency))).await
+}
+
+async fn rotated(
+    control: &Control,
+    (actor, id): (&str, &Id),
+    (rotation, idempotency): (Rotation, &Idempotency),
+) -> Answer {
     let _turn = control.turn().await;
-    let (old, now) = (find(&control, &id).await?, control.now());
+    let (old, now) = (find(control, id).await?, control.now());
     if old.revoked_at.is_none() && old.replaced_by.is_none() && old.ends_at() <= now {
         return Err(Fault::conflict(format!("key {} has expired: issue a new one", old.id)));
     }
     let (key, successor) = old.mint_successor(now).map_err(|why| unminted(&why))?;
     let minted = Minted::new(key, &successor, now);
     let grace_until = rotation.until(now);
-    let audit = control.audit(&actor, "key.rotate", &subject(&old.id));
+    let audit = control.audit(actor, "key.rotate", &subject(&old.id));
     let mut changes = vec![told(audit, Some(old.for_audit()), Some(successor.for_audit()))];
     changes.push(Change::RotateKey { id: old.id, successor: Box::new(successor), grace_until });
-    minted.store(&control, changes, &idempotency).await
+    minted.store(control, changes, idempotency).await
 }
 
 pub(super) async fn replace(
@@ -212,10 +223,8 @@ impl Minted {
         idempotency: &Idempotency,
     ) -> Answer {
         idempotency.remember(&mut changes, (StatusCode::CREATED, &self.shown), self.at);
-        match control.store.commit(changes).await {
-            Ok(_) => Ok(self.told()),
-            Err(why) => idempotency.or_earlier(why),
-        }
+        control.store.commit(changes).await?;
+        Ok(self.told())
     }
 
     fn told(mut self) -> Response {
