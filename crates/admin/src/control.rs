@@ -208,18 +208,35 @@ impl Control {
         Ok(ready)
     }
 
-    /// Reads the file again and puts it into force, together with what the API made.
+    /// Does something in a turn of its own, to its end even if whoever asked hangs up: a turn that ended before what is done in it
+    /// would let the next change be made from what this one is about to replace.
+    pub(crate) async fn in_turn<T, W>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<Control>) -> W,
+    ) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        let turn = self.turn().await;
+        let work = work(Arc::clone(self));
+        let done = tokio::spawn(async move {
+            let done = work.await;
+            drop(turn);
+            done
+        });
+        done.await.unwrap_or_else(|why| Err(NotReady::Failed(why.to_string()).into()))
+    }
+
+    /// Reads the file again and puts it into force, together with what the API made. To be called [in a turn](Control::in_turn).
     pub(crate) async fn reload(&self, actor: &str) -> Result<Vec<Notice>, Fault> {
-        let _one_at_a_time = self.turn().await;
         let ready = self.prepare_config(None).await?;
-        // Whoever hangs up here has reloaded nothing, and the audit may say otherwise.
         self.store.commit(vec![self.audit(actor, "config.reload", "config")]).await?;
         Ok(enforced(ready).await?)
     }
 
-    /// Puts into force what other nodes have made of tenants and plans.
+    /// Puts into force what other nodes have made of tenants and plans. To be called [in a turn](Control::in_turn).
     pub(crate) async fn refresh(&self) -> Result<Vec<Notice>, Fault> {
-        let _one_at_a_time = self.turn().await;
         let made = made(&self.store).await?;
         let ready = self.prepare(made).await?;
         Ok(enforced(ready).await?)

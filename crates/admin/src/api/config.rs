@@ -49,6 +49,7 @@ pub(super) async fn reload(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
 ) -> Answer {
-    let warnings = control.reload(&actor).await?;
+    let done = control.in_turn(|control| async move { control.reload(&actor).await });
+    let warnings = done.await?;
     Ok(json(StatusCode::OK, &InForceTold { warnings }))
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tollgate_storage::{Change, KeyDraft, KeyTerms, ObjectKind};
 
+use crate::node::FILE;
 use crate::{Ask, Node};
 
 #[test]
@@ -145,4 +146,35 @@ fn whoever_hangs_up_leaves_nothing_stored_that_is_not_in_force() {
         }
     }
     assert!(stored > 0);
+}
+
+/// Waits until so many policies have begun to be put into force, or for a second.
+fn have_begun(node: &Node, policies: usize) -> bool {
+    (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        node.plane.begun.load(Relaxed) >= policies
+    })
+}
+
+/// The next change is made from what a reload puts into force, and not from what it is about to replace.
+#[test]
+fn whoever_hangs_up_keeps_its_turn_until_a_reload_is_in_force() {
+    let node = Node::start();
+    std::fs::write(&node.plane.file, format!("{FILE}  - {{ id: ajax }}\n")).unwrap();
+    thread::scope(|scope| {
+        let held = node.plane.hold.lock();
+        let reload = Ask::new("POST", "/v1/config/reload");
+        let connection = reload.write(node.address);
+        assert!((0..60).any(|_| have_begun(&node, 1)), "it reloads");
+        drop(connection);
+        let made = scope.spawn(|| node.post("/v1/tenants", &json!({ "id": "made" })).expect(201));
+        // With the turn it would begin at once; without, it waits for as long as it has to.
+        assert!(!have_begun(&node, 2), "a reload that is under way lost its turn");
+        drop(held);
+        made.join().unwrap();
+    });
+    let in_force = node.in_force();
+    let has = |id: &str| in_force.policy().tenants().number(id).is_some();
+    assert!(has("ajax") && has("made"));
+    assert!(node.get("/v1/config").text.contains("ajax"));
 }
