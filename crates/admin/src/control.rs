@@ -17,10 +17,10 @@ use tollgate_storage::{
     AuditEntry, Change, Committed, Object, ObjectKind, Revision, Store, StoreError, Unavailable,
 };
 
-use crate::answer::not_matched;
 use crate::api::PlanBody;
 use crate::data_plane::{ConfigText, DataPlane, NotReady, Notice, Ready};
 use crate::fault::Fault;
+use crate::if_match::IfMatch;
 
 /// What the API made, as it is stored: to be compiled together with the file.
 ///
@@ -52,8 +52,8 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 pub(crate) struct NewConfig {
     pub(crate) text: String,
-    /// The version that it may replace; whichever, if unsaid.
-    pub(crate) expected: Option<String>,
+    /// What it may replace.
+    pub(crate) expected: IfMatch,
 }
 
 /// A configuration that took the place of another.
@@ -166,9 +166,7 @@ impl Control {
     ) -> Result<Replaced, Fault> {
         let turn = self.turn().await;
         let now = self.ask(DataPlane::config).await?;
-        if expected.is_some_and(|expected| expected != config_tag(&now.text)) {
-            return Err(not_matched());
-        }
+        expected.check(&config_tag(&now.text))?;
         let ready = self.prepare_config(Some(text.clone())).await?;
         let version = config_tag(&text);
         let audit = self.audit(actor, "config.replace", "config");

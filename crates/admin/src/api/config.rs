@@ -9,10 +9,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Actor;
-use crate::answer::{Answer, Text, if_match_text, json, must_match, text_of, with_etag};
+use crate::answer::{Answer, Text, json, text_of, with_etag};
 use crate::control::{Control, NewConfig, Replaced, config_tag};
 use crate::data_plane::{DataPlane, Notice};
 use crate::fault::Fault;
+use crate::if_match::{IfMatch, must_match};
 
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 
@@ -38,8 +39,7 @@ pub(super) async fn replace(
     let Ok(text) = String::from_utf8(body.0.to_vec()) else {
         return Err(Fault::invalid("the configuration is not UTF-8", "save it as UTF-8"));
     };
-    let expected = if_match_text(&headers)?.ok_or_else(must_match)?;
-    let expected = (expected != "*").then(|| expected.trim_matches('"').to_owned());
+    let expected = IfMatch::of(&headers)?.ok_or_else(must_match)?;
     let Replaced { version, warnings } =
         control.replace_config(&actor, NewConfig { text, expected }).await?;
     Ok(with_etag(json(StatusCode::OK, &InForceTold { warnings }), version))

@@ -20,13 +20,12 @@ use tollgate_policy::shapes::File;
 use tollgate_storage::{Change, Expect, Object, ObjectKind};
 
 use super::Actor;
-use crate::answer::{
-    Answer, Asked, Id, PageAsked, PageTold, Text, if_match, json, must_match, with_etag,
-};
+use crate::answer::{Answer, Asked, Id, PageAsked, PageTold, Text, json, with_etag};
 use crate::control::{Control, made, told};
 use crate::data_plane::Notice;
 use crate::fault::Fault;
 use crate::idempotency::Idempotency;
+use crate::if_match::{IfMatch, must_match};
 use crate::times::Moment;
 
 /// Something that the file may declare and the API may make.
@@ -175,18 +174,18 @@ async fn replace<T: Declared>(
     body: Text,
 ) -> Answer {
     let asked: T = body.read()?;
-    let expect = if_match(&headers)?;
+    let expected = IfMatch::of(&headers)?;
     let turn = control.turn().await;
     if is_in_file::<T>(&*control.declared().await?, &id) {
         return Err(Fault::read_only(&named::<T>(&id)));
     }
     let old = control.store.object(T::KIND, &id).await?;
-    let expect = expect.ok_or_else(must_match)?;
+    let expected = expected.ok_or_else(must_match)?;
     if asked.id() != id {
         let message = format!("the body is of `{}` and the address of `{id}`", asked.id());
         return Err(Fault::invalid(message, "a name cannot be changed: create another"));
     }
-    expected(&old, expect)?;
+    let expect = found(&old, &expected)?;
     let mut made = made(&control.store).await?;
     asked.clone().put(&mut made);
     let ready = control.prepare(made).await?;
@@ -202,14 +201,14 @@ async fn remove<T: Declared>(
     Extension(Actor(actor)): Extension<Actor>,
     (Id(id), headers): (Id, HeaderMap),
 ) -> Answer {
-    let expect = if_match(&headers)?.unwrap_or(Expect::Present);
+    let expected = IfMatch::of(&headers)?.unwrap_or(IfMatch::Whatever);
     let turn = control.turn().await;
     let file = control.declared().await?;
     if is_in_file::<T>(&file, &id) {
         return Err(Fault::read_only(&named::<T>(&id)));
     }
     let old = control.store.object(T::KIND, &id).await?;
-    expected(&old, expect)?;
+    let expect = found(&old, &expected)?;
     let mut made = made(&control.store).await?;
     let dependents = T::dependents(&file, &made, &id);
     if !dependents.is_empty() {
@@ -227,15 +226,13 @@ async fn remove<T: Declared>(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Refuses early what the storage would refuse after everything was compiled.
-fn expected(old: &Object, expect: Expect) -> Result<(), Fault> {
-    match expect {
-        Expect::Version(version) if version != old.version => {
-            let what = format!("{} {}", old.kind.name(), old.id);
-            Err(tollgate_storage::StoreError::Stale { what, found: old.version }.into())
-        }
-        _ => Ok(()),
-    }
+/// What the storage is to find, if what is there now is what was expected.
+fn found(old: &Object, expected: &IfMatch) -> Result<Expect, Fault> {
+    expected.check(&old.version.to_string())?;
+    Ok(match expected {
+        IfMatch::Whatever => Expect::Present,
+        IfMatch::Tags(_) => Expect::Version(old.version),
+    })
 }
 
 fn changes_of<T: Declared>(

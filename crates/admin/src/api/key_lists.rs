@@ -9,8 +9,8 @@ use tollgate_policy::TenantId;
 use tollgate_policy::compile::KeyInForce;
 use tollgate_storage::PageOf;
 
-use super::key_terms::KeyTold;
-use crate::answer::{Answer, Asked, Id, PageAsked, PageTold, json};
+use super::key_terms::{KeyTold, version_of};
+use crate::answer::{Answer, Asked, Id, PageAsked, PageTold, json, with_etag};
 use crate::control::Control;
 use crate::fault::Fault;
 
@@ -68,7 +68,7 @@ pub(super) async fn read(State(control): State<Arc<Control>>, id: Id) -> Answer 
         return Ok(json(StatusCode::OK, &declared));
     }
     let key = control.store.key(id.name("key")?).await?;
-    Ok(json(StatusCode::OK, &KeyTold::of(&key, control.now())))
+    Ok(with_etag(json(StatusCode::OK, &KeyTold::of(&key, control.now())), version_of(&key)))
 }
 
 /// Every key that the file declares.

@@ -18,11 +18,12 @@ use tollgate_policy::{ApiKey, KeyId, PlanName, TenantId};
 use tollgate_storage::{Change, KeyDraft, KeyTerms, StoredKey};
 
 use super::Actor;
-use super::key_terms::{KeyChange, KeyTold, NewKey, Rotation, check_expiry};
-use crate::answer::{Answer, Id, Text, json as answer};
+use super::key_terms::{KeyChange, KeyPatch, KeyTold, NewKey, Rotation, check_expiry, version_of};
+use crate::answer::{Answer, Id, Text, json as answer, with_etag};
 use crate::control::{Control, made, told};
 use crate::fault::Fault;
 use crate::idempotency::Idempotency;
+use crate::if_match::{IfMatch, must_match};
 
 /// A key that may be changed here.
 async fn find(control: &Control, id: &Id) -> Result<StoredKey, Fault> {
@@ -97,50 +98,55 @@ async fn rotated(
 pub(super) async fn replace(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
-    id: Id,
+    (id, headers): (Id, HeaderMap),
     body: Text,
 ) -> Answer {
     let asked: KeyChange = body.read()?;
-    update(&control, (&actor, &id), asked, |asked, _| asked.terms()).await
+    let expected = IfMatch::of(&headers)?.ok_or_else(must_match);
+    update(&control, (&actor, &id), (asked.clone(), expected), |_| asked.terms()).await
 }
 
 pub(super) async fn change(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
-    id: Id,
+    (id, headers): (Id, HeaderMap),
     body: Text,
 ) -> Answer {
-    let asked: KeyChange = body.read()?;
-    update(&control, (&actor, &id), asked, KeyChange::over).await
+    let asked: KeyPatch = body.read()?;
+    let expected = Ok(IfMatch::of(&headers)?.unwrap_or(IfMatch::Whatever));
+    update(&control, (&actor, &id), (asked.said(), expected), |old| asked.over(old)).await
 }
 
 /// Gives a key other terms. Its quota is counted by who holds it and not by its plan, so what was used stays used.
 async fn update(
     control: &Control,
     (actor, id): (&str, &Id),
-    asked: KeyChange,
-    terms: impl FnOnce(KeyChange, KeyTerms) -> KeyTerms,
+    (said, expected): (KeyChange, Result<IfMatch, Fault>),
+    terms: impl FnOnce(KeyTerms) -> KeyTerms,
 ) -> Answer {
     let _turn = control.turn().await;
     let (old, now) = (find(control, id).await?, control.now());
-    check(control, None, &asked).await?;
-    let needs = control.needs(None, asked.plan.as_ref()).await?;
+    expected?.check(&version_of(&old))?;
+    check(control, None, &said).await?;
+    let needs = control.needs(None, said.plan.as_ref()).await?;
     let mut new = old.clone();
-    new.terms = terms(asked, new.terms);
+    new.terms = terms(new.terms);
     let audit = control.audit(actor, "key.change", &subject(&old.id));
     let audit = told(audit, Some(old.for_audit()), Some(new.for_audit()));
     let update = Change::UpdateKey { id: old.id, terms: Box::new(new.terms.clone()) };
     control.store.commit([needs, vec![audit, update]].concat()).await?;
-    Ok(answer(StatusCode::OK, &KeyTold::of(&new, now)))
+    Ok(with_etag(answer(StatusCode::OK, &KeyTold::of(&new, now)), version_of(&new)))
 }
 
 pub(super) async fn revoke(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
-    id: Id,
+    (id, headers): (Id, HeaderMap),
 ) -> Answer {
+    let expected = IfMatch::of(&headers)?.unwrap_or(IfMatch::Whatever);
     let _nothing_vanishes = control.steady().await;
     let (key, now) = (find(&control, &id).await?, control.now());
+    expected.check(&version_of(&key))?;
     let audit = control.audit(&actor, "key.revoke", &subject(&key.id));
     let audit = told(audit, Some(key.for_audit()), None);
     control.store.commit(vec![audit, Change::RevokeKey { id: key.id, at: now }]).await?;
@@ -204,6 +210,7 @@ async fn check_limit(control: &Control, limit: Option<&RateLimit>) -> Result<(),
 /// A key that is to be issued.
 struct Minted {
     key: ApiKey,
+    version: String,
     /// What is answered, without the key: that is what may be remembered.
     shown: Value,
     at: Time,
@@ -212,7 +219,7 @@ struct Minted {
 impl Minted {
     fn new(key: ApiKey, stored: &StoredKey, at: Time) -> Minted {
         let shown = serde_json::to_value(KeyTold::of(stored, at)).unwrap_or_default();
-        Minted { key, shown, at }
+        Minted { key, version: version_of(stored), shown, at }
     }
 
     /// Makes the changes that issue it, and tells it once: whoever asks again is answered the same without it.
@@ -230,7 +237,7 @@ impl Minted {
     fn told(mut self) -> Response {
         self.shown["key"] = json!(self.key.as_str());
         let location = format!("/v1/keys/{}", self.shown["id"].as_str().unwrap_or_default());
-        let mut response = answer(StatusCode::CREATED, &self.shown);
+        let mut response = with_etag(answer(StatusCode::CREATED, &self.shown), &self.version);
         if let Ok(location) = HeaderValue::from_str(&location) {
             response.headers_mut().insert(LOCATION, location);
         }

@@ -83,7 +83,8 @@ impl Operation {
     }
 
     pub(super) fn if_match(self) -> Operation {
-        self.header("If-Match", "The ETag that was read, or `*`.").problems(&[412])
+        self.header("If-Match", "The ETag that was read, several with commas between, or `*`.")
+            .problems(&[412])
     }
 
     pub(super) fn body(mut self, schema: &Value) -> Operation {

@@ -7,7 +7,7 @@ use tollgate_policy::shapes::{File, Tenant};
 use super::operation::Operation;
 use super::schemas::Schemas;
 use crate::api::{
-    EntryTold, InForceTold, KeyChange, KeyTold, LimitsTold, NewKey, ObjectTold, PlanBody,
+    EntryTold, InForceTold, KeyChange, KeyPatch, KeyTold, LimitsTold, NewKey, ObjectTold, PlanBody,
     ResetAsked, Rotation, UsageTold,
 };
 use crate::refusals::RefusedRequest;
@@ -37,7 +37,8 @@ fn keys(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
     let key = schemas.of::<KeyTold>("KeyTold");
     let page = schemas.page("Keys", &key);
     let (new, change) = (schemas.of::<NewKey>("NewKey"), schemas.of::<KeyChange>("KeyChange"));
-    let rotation = schemas.of::<Rotation>("Rotation");
+    let (patch, rotation) =
+        (schemas.of::<KeyPatch>("KeyPatch"), schemas.of::<Rotation>("Rotation"));
     let one = |id: &str, summary: &str| Operation::new(id, summary).path("id");
     let list =
         Operation::new("listKeys", "The file's keys, then the API's in the order of their issue.")
@@ -64,20 +65,28 @@ fn keys(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
                 (
                     "put",
                     one("replaceKey", "Gives a key other terms, all of them.")
+                        .if_match()
                         .body(&change)
-                        .problems(&[409])
+                        .problems(&[409, 428])
                         .answers(200, JSON, &key),
                 ),
                 (
                     "patch",
-                    one("changeKey", "Gives a key other terms where they are said.")
-                        .body(&change)
-                        .problems(&[409])
-                        .answers(200, JSON, &key),
+                    one(
+                        "changeKey",
+                        "Gives a key other terms where they are said; `null` takes one away.",
+                    )
+                    .if_match()
+                    .body(&patch)
+                    .problems(&[409])
+                    .answers(200, JSON, &key),
                 ),
                 (
                     "delete",
-                    one("revokeKey", "Ends a key at once.").problems(&[409]).answers_nothing(),
+                    one("revokeKey", "Ends a key at once.")
+                        .if_match()
+                        .problems(&[409])
+                        .answers_nothing(),
                 ),
             ]),
         ),

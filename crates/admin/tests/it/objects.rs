@@ -108,6 +108,10 @@ fn a_replacement_must_say_what_it_replaces() {
     let stale = node.put("/v1/plans/gold", &first, &body(3)).expect(412);
     assert_eq!(stale["etag"], second.as_str());
     node.put("/v1/plans/gold", "\"nonsense\"", &body(3)).expect(412);
+    node.put("/v1/plans/gold", &format!("W/{second}"), &body(3)).expect(412);
+    let list = node.put("/v1/plans/gold", &format!("{first}, {second}"), &body(2));
+    list.expect(200);
+    let second = list.header("etag").unwrap().to_owned();
     assert_eq!(node.get("/v1/plans/gold").expect(200)["rate_limit"]["sustained"]["rate"], 2);
     node.put("/v1/plans/gold", "*", &json!({ "name": "other" })).expect(422);
     node.put("/v1/plans/none", "*", &json!({ "name": "none" })).expect(404);
