@@ -3,7 +3,7 @@
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tollgate_core::Time;
-use tollgate_policy::{KeyId, TenantId};
+use tollgate_policy::{KeyId, TenantId, UserName};
 
 use crate::quota::{Grant, Refund, Reservation};
 use crate::usage::{UsageBatch, UsageQuery, UsageRow};
@@ -29,6 +29,8 @@ pub(crate) enum Write {
 pub(crate) enum Read {
     Key(KeyId, Reply<StoredKey>),
     Keys(Option<TenantId>, PageOf, Reply<Page<StoredKey>>),
+    /// All keys of a user that had not ended then.
+    KeysOf((TenantId, UserName), Time, Reply<Vec<StoredKey>>),
     /// Sends all keys that had not ended then, in parts.
     AllKeys(Time, mpsc::Sender<Result<Vec<StoredKey>, StoreError>>),
     Object(ObjectKind, String, Reply<Object>),

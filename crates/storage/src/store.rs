@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tollgate_core::Time;
-use tollgate_policy::{KeyId, TenantId};
+use tollgate_policy::{KeyId, TenantId, UserName};
 
 use crate::quota::{Grant, Refund, Reservation};
 use crate::request::{Read, Reply, Write};
@@ -122,6 +122,20 @@ impl Store {
         page: PageOf,
     ) -> Result<Page<StoredKey>, StoreError> {
         self.read(|reply| Read::Keys(tenant, page, reply)).await
+    }
+
+    /// All keys that a user of a tenant holds and that had not ended at `now`, in the order of their issue.
+    ///
+    /// # Errors
+    ///
+    /// If the storage does not work.
+    pub async fn keys_of(
+        &self,
+        tenant: TenantId,
+        user: UserName,
+        now: Time,
+    ) -> Result<Vec<StoredKey>, StoreError> {
+        self.read(|reply| Read::KeysOf((tenant, user), now, reply)).await
     }
 
     /// Calls `each` with every key that had not ended at `now`.

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tollgate_admin::{Moment, RefusedRequest};
 use tollgate_gate::Holder;
 use tollgate_policy::compile::Work;
+use tollgate_storage::{Change, KeyDraft, KeyTerms};
 
+use crate::node::FILE;
 use crate::{NOW, Node};
 
 /// Sends so many requests of a user through the gate, and answers how many passed.
@@ -62,6 +64,35 @@ fn the_plan_of_a_users_only_key_counts() {
     let told = limits(&node, &format!("tenant=acme&key={id}"));
     assert!(told[0]["counter"].as_str().unwrap().contains(&format!("acme:key:{id}")), "{told:?}");
     node.get(&format!("/v1/limits?tenant=part&key={id}")).expect(404);
+}
+
+#[test]
+fn a_key_is_found_behind_a_thousand_others_of_its_tenant() {
+    let node = Node::start();
+    let acme = || "acme".parse().unwrap();
+    let keys = (0..1001).map(|_| {
+        let draft = KeyDraft { tenant: acme(), user: None, terms: KeyTerms::default() };
+        Change::IssueKey(Box::new(draft.mint(NOW).unwrap().1))
+    });
+    node.runtime.block_on(node.store.commit(keys.collect())).unwrap();
+    node.post("/v1/keys", &json!({ "tenant": "acme", "user": "bob", "plan": "pro" })).expect(201);
+    let told = node.get("/v1/limits?tenant=acme&user=bob").expect(200);
+    assert_eq!(told["whose"]["plan"], "pro");
+    assert_eq!(told["items"][0]["source"], "plan:pro");
+}
+
+#[test]
+fn a_key_that_is_nowhere_has_no_counters() {
+    let keys = format!("keys: [ {{ id: ops, tenant: acme, sha256: {} }} ]\n", "a".repeat(64));
+    let node = Node::of(&format!("{FILE}{keys}"));
+    assert!(limits(&node, "tenant=acme&key=ops").len() > 1);
+    for key in ["key_nowhere", "no%20name"] {
+        let told = node.get(&format!("/v1/limits?tenant=acme&key={key}")).expect(404);
+        assert!(told["detail"].as_str().unwrap().contains("tenant acme"), "{told}");
+    }
+    node.get("/v1/limits?tenant=part&key=ops").expect(404);
+    let reset = json!({ "tenant": "acme", "key": "key_nowhere", "counter": "any" });
+    node.post("/v1/limits/reset", &reset).expect(404);
 }
 
 #[test]

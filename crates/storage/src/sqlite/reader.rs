@@ -37,6 +37,7 @@ impl Reader {
         match request {
             Read::Key(id, reply) => reply.send(keys::get(db, &id)),
             Read::Keys(tenant, page, reply) => reply.send(keys::list(db, tenant.as_ref(), &page)),
+            Read::KeysOf(whose, now, reply) => reply.send(keys::of_user(db, &whose, now)),
             Read::AllKeys(now, parts) => {
                 if let Err(why) = keys::send_all(db, now, &parts) {
                     drop(parts.blocking_send(Err(why)));

@@ -8,7 +8,8 @@ use rusqlite::Connection;
 pub(super) const APPLICATION: i64 = 0x546f_6c6c;
 
 /// Each takes the schema from the version that is its index to the next.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE keys (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -95,7 +96,11 @@ CREATE VIEW usage_rows AS
     JOIN json_each(usage.entries) AS entry
     JOIN usage_labels AS routes ON routes.id = entry.value ->> 0
     JOIN usage_labels AS plans ON plans.id = entry.value ->> 1;
-"];
+",
+    "
+CREATE INDEX keys_by_user ON keys (tenant, user) WHERE user IS NOT NULL;
+",
+];
 
 /// The newest version.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
