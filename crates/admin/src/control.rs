@@ -12,7 +12,7 @@ use tollgate_core::Time;
 use tollgate_gate::InForce;
 use tollgate_policy::compile::Made;
 use tollgate_policy::shapes::{self, File};
-use tollgate_policy::{PlanName, Sha256, TenantId};
+use tollgate_policy::{Diagnostic, PlanName, Sha256, TenantId};
 use tollgate_storage::{
     AuditEntry, Change, Committed, Object, ObjectKind, Revision, Store, StoreError, Unavailable,
 };
@@ -46,6 +46,13 @@ pub(crate) struct Turn {
     _alone: OwnedRwLockWriteGuard<()>,
     /// What is changed was checked against this; another node may have changed it since. Nothing if the storage does not work.
     seen: Option<Revision>,
+}
+
+impl Turn {
+    /// The version that the first object has which is put in this turn.
+    pub(crate) fn next_version(&self) -> Option<String> {
+        self.seen.map(|seen| seen.next().to_string())
+    }
 }
 
 /// A configuration to be put into force.
@@ -129,7 +136,16 @@ impl Control {
         ready.map_err(Fault::of_change)
     }
 
-    /// Stores changes and then puts into force what they amount to; answers what deserves a look only since then.
+    /// What would deserve a look only since this is in force.
+    pub(crate) fn new_warnings(&self, ready: &Ready) -> Vec<Notice> {
+        let in_force = self.plane.in_force();
+        let known: HashSet<&str> =
+            in_force.policy().warnings().iter().map(Diagnostic::message).collect();
+        let new = ready.warnings().iter().filter(|one| !known.contains(&*one.message));
+        new.cloned().map(Notice::without_place).collect()
+    }
+
+    /// Stores changes and then puts into force what they amount to.
     ///
     /// It runs to its end even if the caller hangs up: nothing may be stored and not in force.
     pub(crate) async fn commit(
@@ -137,25 +153,18 @@ impl Control {
         turn: Turn,
         mut changes: Vec<Change>,
         ready: Ready,
-    ) -> Result<(Committed, Vec<Notice>), StoreError> {
-        let known: HashSet<String> = {
-            let in_force = self.plane.in_force();
-            in_force.policy().warnings().iter().map(|one| one.message().to_owned()).collect()
-        };
+    ) -> Result<Committed, StoreError> {
         let store = self.store.clone();
         if let Some(seen) = turn.seen {
             changes.insert(0, Change::Unchanged(seen));
         }
         let done = tokio::spawn(async move {
             let committed = store.commit(changes).await?;
-            let warnings = enforced(ready).await?;
+            enforced(ready).await?;
             drop(turn);
-            Ok::<_, StoreError>((committed, warnings))
+            Ok::<_, StoreError>(committed)
         });
-        let (committed, warnings) =
-            done.await.map_err(|why| Unavailable::Failed(why.to_string()))??;
-        let new = warnings.into_iter().filter(|one| !known.contains(&one.message));
-        Ok((committed, new.map(Notice::without_place).collect()))
+        done.await.map_err(|why| Unavailable::Failed(why.to_string()))?
     }
 
     /// Puts a configuration into force: its audit row first, then its file, then what it says.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use schemars::JsonSchema;
@@ -13,6 +14,7 @@ use crate::answer::{Answer, Text, json, text_of, with_etag};
 use crate::control::{Control, NewConfig, Replaced, config_tag};
 use crate::data_plane::{DataPlane, Notice};
 use crate::fault::Fault;
+use crate::idempotency::{Idempotency, Told};
 use crate::if_match::{IfMatch, must_match};
 
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
@@ -48,8 +50,16 @@ pub(super) async fn replace(
 pub(super) async fn reload(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
+    headers: HeaderMap,
 ) -> Answer {
-    let done = control.in_turn(|control| async move { control.reload(&actor).await });
-    let warnings = done.await?;
-    Ok(json(StatusCode::OK, &InForceTold { warnings }))
+    let idempotency = Idempotency::of(&headers, "POST /v1/config/reload", &Bytes::new())?;
+    let reload = |control: Arc<Control>| async move {
+        if let Some(earlier) = idempotency.replay(&control).await? {
+            return Ok(earlier);
+        }
+        let warnings = control.reload(&actor).await?;
+        let told = Told::new(StatusCode::OK, &InForceTold { warnings });
+        Ok(idempotency.done(&control, told).await)
+    };
+    control.in_turn(reload).await
 }

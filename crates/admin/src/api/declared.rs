@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -24,7 +23,7 @@ use crate::answer::{Answer, Asked, Id, PageAsked, PageTold, Text, json, with_eta
 use crate::control::{Control, made, told};
 use crate::data_plane::Notice;
 use crate::fault::Fault;
-use crate::idempotency::Idempotency;
+use crate::idempotency::{Idempotency, Told};
 use crate::if_match::{IfMatch, must_match};
 use crate::times::Moment;
 
@@ -154,17 +153,13 @@ async fn make<T: Declared>(
     let ready = control.prepare(made).await?;
     let now = control.now();
     let mut changes = changes_of(control, (actor, "create"), (None, &asked), Expect::Absent)?;
-    let mut shown = ObjectTold::made(asked, now);
-    let remembered = serde_json::to_value(&shown).unwrap_or_default();
-    idempotency.remember(&mut changes, (StatusCode::CREATED, &remembered), now);
-    let (committed, warnings) = control.commit(turn, changes, ready).await?;
-    shown.warnings = warnings;
-    let location = HeaderValue::from_str(&format!("{}/{}", T::PATH, shown.shape.id()));
-    let mut response = versioned(json(StatusCode::CREATED, &shown), &committed);
-    if let Ok(location) = location {
-        response.headers_mut().insert(LOCATION, location);
-    }
-    Ok(response)
+    let warnings = control.new_warnings(&ready);
+    let shown = ObjectTold { warnings, ..ObjectTold::made(asked, now) };
+    let location = format!("{}/{}", T::PATH, shown.shape.id());
+    let told = Told::made(location, turn.next_version(), &shown);
+    idempotency.remember(&mut changes, &told, now);
+    control.commit(turn, changes, ready).await?;
+    Ok(told.response())
 }
 
 async fn replace<T: Declared>(
@@ -191,7 +186,8 @@ async fn replace<T: Declared>(
     let ready = control.prepare(made).await?;
     let before = Some(old.read::<Value>()?);
     let changes = changes_of(&control, (&actor, "replace"), (before, &asked), expect)?;
-    let (committed, warnings) = control.commit(turn, changes, ready).await?;
+    let warnings = control.new_warnings(&ready);
+    let committed = control.commit(turn, changes, ready).await?;
     let shown = ObjectTold { warnings, ..ObjectTold::made(asked, control.now()) };
     Ok(versioned(json(StatusCode::OK, &shown), &committed))
 }

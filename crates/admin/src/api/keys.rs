@@ -7,10 +7,8 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
 use tollgate_core::Time;
 use tollgate_policy::compile::Policy;
 use tollgate_policy::shapes::{Plan, RateLimit};
@@ -22,7 +20,7 @@ use super::key_terms::{KeyChange, KeyPatch, KeyTold, NewKey, Rotation, check_exp
 use crate::answer::{Answer, Id, Text, json as answer, with_etag};
 use crate::control::{Control, made, told};
 use crate::fault::Fault;
-use crate::idempotency::Idempotency;
+use crate::idempotency::{Idempotency, Told};
 use crate::if_match::{IfMatch, must_match};
 
 /// A key that may be changed here.
@@ -210,16 +208,16 @@ async fn check_limit(control: &Control, limit: Option<&RateLimit>) -> Result<(),
 /// A key that is to be issued.
 struct Minted {
     key: ApiKey,
-    version: String,
     /// What is answered, without the key: that is what may be remembered.
-    shown: Value,
+    told: Told,
     at: Time,
 }
 
 impl Minted {
     fn new(key: ApiKey, stored: &StoredKey, at: Time) -> Minted {
-        let shown = serde_json::to_value(KeyTold::of(stored, at)).unwrap_or_default();
-        Minted { key, version: version_of(stored), shown, at }
+        let location = format!("/v1/keys/{}", stored.id);
+        let told = Told::made(location, Some(version_of(stored)), &KeyTold::of(stored, at));
+        Minted { key, told, at }
     }
 
     /// Makes the changes that issue it, and tells it once: whoever asks again is answered the same without it.
@@ -229,18 +227,8 @@ impl Minted {
         mut changes: Vec<Change>,
         idempotency: &Idempotency,
     ) -> Answer {
-        idempotency.remember(&mut changes, (StatusCode::CREATED, &self.shown), self.at);
+        idempotency.remember(&mut changes, &self.told, self.at);
         control.store.commit(changes).await?;
-        Ok(self.told())
-    }
-
-    fn told(mut self) -> Response {
-        self.shown["key"] = json!(self.key.as_str());
-        let location = format!("/v1/keys/{}", self.shown["id"].as_str().unwrap_or_default());
-        let mut response = with_etag(answer(StatusCode::CREATED, &self.shown), &self.version);
-        if let Ok(location) = HeaderValue::from_str(&location) {
-            response.headers_mut().insert(LOCATION, location);
-        }
-        response
+        Ok(self.told.with_secret("key", self.key.as_str()).response())
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::http::{HeaderMap, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_policy::compile::KeyInForce;
@@ -16,6 +15,7 @@ use super::Actor;
 use crate::answer::{Answer, Asked, Text, json};
 use crate::control::Control;
 use crate::fault::Fault;
+use crate::idempotency::{Idempotency, Told};
 use crate::live::{LiveLimit, OwnTerms, Whose};
 
 /// Whose counters, as a query says it.
@@ -84,26 +84,41 @@ pub(super) async fn read(
 pub(super) async fn reset(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
+    headers: HeaderMap,
     body: Text,
 ) -> Answer {
     let asked: ResetAsked = body.read()?;
+    let idempotency = Idempotency::of(&headers, "POST /v1/limits/reset", &body.0)?;
+    // In a turn, so that of the same request twice one is done, and the other finds its answer.
+    let reset = |control: Arc<Control>| async move {
+        if let Some(earlier) = idempotency.replay(&control).await? {
+            return Ok(earlier);
+        }
+        renew(&control, &actor, asked).await?;
+        Ok(idempotency.done(&control, Told::nothing()).await)
+    };
+    control.in_turn(reset).await
+}
+
+/// Makes a counter new again.
+async fn renew(control: &Control, actor: &str, asked: ResetAsked) -> Result<(), Fault> {
     let ip = asked.ip.as_deref().map(address).transpose()?;
     let ResetAsked { tenant, user, key, plan, route, counter, .. } = asked;
-    let whose = found(&control, Whose { tenant, user, key, plan, route, ip, own: None }).await?;
-    let audit = control.audit(&actor, "limit.reset", &format!("counter {counter}"));
-    let missing =
-        Fault::not_found(&format!("counter `{counter}` among the limits of such a request"));
+    let whose = found(control, Whose { tenant, user, key, plan, route, ip, own: None }).await?;
+    let audit = control.audit(actor, "limit.reset", &format!("counter {counter}"));
     let (question, name) = (whose.clone(), counter.clone());
     let is_there = control.ask(move |plane| {
         plane.limits(&question).map(|all| all.iter().any(|one| one.counter == name))
     });
     if !is_there.await?? {
-        return Err(missing);
+        let what = format!("counter `{counter}` among the limits of such a request");
+        return Err(Fault::not_found(&what));
     }
     control.store.commit(vec![audit]).await?;
+    let failed = format!("`{counter}` could not be made new: whoever keeps it does not answer.");
     match control.ask(move |plane| plane.reset(&whose, &counter)).await?? {
-        true => Ok(StatusCode::NO_CONTENT.into_response()),
-        false => Err(missing),
+        true => Ok(()),
+        false => Err(Fault::new(StatusCode::SERVICE_UNAVAILABLE, failed)),
     }
 }
 

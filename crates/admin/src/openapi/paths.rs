@@ -219,6 +219,7 @@ fn others(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
             methods([(
                 "post",
                 Operation::new("resetLimit", "Makes one counter new again.")
+                    .idempotent()
                     .body(&reset)
                     .problems(&[404])
                     .answers_nothing(),
@@ -258,6 +259,7 @@ fn others(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
             methods([(
                 "post",
                 Operation::new("reloadConfig", "Reads the file again and puts it into force.")
+                    .idempotent()
                     .problems(&[409, 422, 500])
                     .answers(200, JSON, &in_force),
             )]),

@@ -10,7 +10,7 @@ use tollgate_policy::compile::Work;
 use tollgate_storage::{Change, KeyDraft, KeyTerms};
 
 use crate::node::FILE;
-use crate::{NOW, Node};
+use crate::{Ask, NOW, Node};
 
 /// Sends so many requests of a user through the gate, and answers how many passed.
 fn spend(node: &Node, user: &str, requests: usize) -> usize {
@@ -112,6 +112,24 @@ fn a_reset_makes_one_counter_new_and_no_other() {
     let wrong = json!({ "tenant": "acme", "user": "ann", "counter": "tollgate:ratelimit:nothing" });
     node.post("/v1/limits/reset", &wrong).expect(404);
     node.post("/v1/limits/reset", &json!({ "tenant": "acme" })).expect(422);
+}
+
+#[test]
+fn a_repeated_reset_gives_nothing_twice() {
+    let node = Node::start();
+    let left = || limits(&node, "tenant=acme&user=ann")[1].clone();
+    let body = json!({ "tenant": "acme", "user": "ann", "counter": left()["counter"] });
+    let ask = Ask::new("POST", "/v1/limits/reset").header("idempotency-key", "r-1").json(&body);
+    assert_eq!(spend(&node, "ann", 10), 10);
+    assert_eq!(node.send(&ask).status, 204);
+    assert_eq!(left()["tokens"], 50);
+    assert_eq!(spend(&node, "ann", 10), 10);
+    let again = node.send(&ask);
+    assert_eq!((again.status, again.header("idempotency-replayed")), (204, Some("true")));
+    assert_eq!(left()["tokens"], 0);
+    let other = json!({ "tenant": "acme", "counter": left()["counter"] });
+    let other = Ask::new("POST", "/v1/limits/reset").header("idempotency-key", "r-1").json(&other);
+    node.send(&other).expect(422);
 }
 
 #[test]

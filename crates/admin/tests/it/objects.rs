@@ -157,13 +157,31 @@ fn a_bad_tenant_changes_nothing_and_is_told_every_fault() {
 }
 
 #[test]
-fn a_repeated_creation_is_answered_again() {
-    let node = Node::start();
-    let ask = Ask::new("POST", "/v1/tenants")
-        .header("idempotency-key", "t-1")
-        .json(&json!({ "id": "made" }));
-    let first = node.send(&ask).expect(201);
-    let again = node.send(&ask);
-    assert_eq!(again.expect(201), first);
-    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+fn a_repeated_creation_is_answered_again_also_after_a_restart() {
+    let mut node = Node::start();
+    let child = |id: &str, rate: u64| json!({ "id": id, "parent": "part", "rate_limit": { "sustained": { "rate": rate } } });
+    node.post("/v1/tenants", &child("one", 80)).expect(201);
+    // More than there is, which is warned of.
+    let asks = [
+        ("/v1/tenants", child("two", 60)),
+        ("/v1/plans", json!({ "name": "gold" })),
+        ("/v1/keys", json!({ "tenant": "acme" })),
+    ];
+    for (path, body) in asks {
+        let ask = Ask::new("POST", path).header("idempotency-key", path).json(&body);
+        let first = node.send(&ask);
+        let mut told = first.expect(201);
+        assert_eq!(path == "/v1/tenants", told.get("warnings").is_some(), "{told}");
+        told.as_object_mut().unwrap().remove("key");
+        for _ in 0..2 {
+            let again = node.send(&ask);
+            assert_eq!(again.expect(201), told);
+            assert_eq!(again.header("idempotency-replayed"), Some("true"));
+            for header in ["location", "etag"] {
+                assert!(again.header(header).is_some(), "{path}: {header}");
+                assert_eq!(again.header(header), first.header(header), "{path}");
+            }
+            node = Node::in_folder(FILE, node.stop());
+        }
+    }
 }
