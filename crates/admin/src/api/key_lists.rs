@@ -1,12 +1,13 @@
 //! Lists of keys: the file's first, then the API's in the order of their issue.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tollgate_policy::TenantId;
-use tollgate_policy::compile::KeyInForce;
+use tollgate_policy::shapes::Key;
+use tollgate_policy::{Sha256, TenantId};
 use tollgate_storage::PageOf;
 
 use super::key_terms::{KeyTold, version_of};
@@ -74,6 +75,9 @@ pub(super) async fn read(State(control): State<Arc<Control>>, id: Id) -> Answer 
 /// Every key that the file declares.
 async fn of_file(control: &Control) -> Result<Vec<KeyTold>, Fault> {
     let (file, in_force, now) = (control.declared().await?, control.in_force(), control.now());
-    let ids = in_force.policy().keys().iter().map(KeyInForce::id);
-    Ok(ids.zip(&file.keys).map(|(id, key)| KeyTold::of_file(id, key, now)).collect())
+    // By digest and not by place: a reload may come between the two looks.
+    let ids: HashMap<&Sha256, &str> =
+        in_force.policy().keys().iter().map(|key| (key.sha256(), key.id())).collect();
+    let told = |key: &Key| Some(KeyTold::of_file(ids.get(&key.sha256)?, key, now));
+    Ok(file.keys.iter().filter_map(told).collect())
 }
