@@ -6,7 +6,7 @@ use tollgate_core::Time;
 use tollgate_policy::{KeyId, TenantId, UserName};
 
 use crate::quota::{Grant, Refund, Reservation};
-use crate::usage::{UsageBatch, UsageQuery, UsageRow};
+use crate::usage::{UsageBatch, UsagePage, UsageQuery};
 use crate::{
     AuditEntry, Change, Committed, IdempotentAnswer, Object, ObjectKind, Page, PageOf, Revision,
     StoreError, StoredKey, Tidy, Unavailable,
@@ -42,7 +42,7 @@ pub(crate) enum Read {
     Audit(PageOf, Reply<Page<AuditEntry>>),
     Answer(String, Time, Reply<Option<IdempotentAnswer>>),
     QuotaTaken(String, Time, Reply<u64>),
-    Usage(UsageQuery, Reply<Vec<UsageRow>>),
+    Usage(UsageQuery, Reply<UsagePage>),
     Backup(std::path::PathBuf, Reply<()>),
     Close(Reply<()>),
 }

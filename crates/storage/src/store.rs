@@ -10,7 +10,7 @@ use tollgate_policy::{KeyId, TenantId, UserName};
 
 use crate::quota::{Grant, Refund, Reservation};
 use crate::request::{Read, Reply, Write};
-use crate::usage::{Day, UsageBatch, UsageQuery, UsageRow};
+use crate::usage::{Day, UsageBatch, UsagePage, UsageQuery};
 use crate::{
     AuditEntry, Change, Committed, IdempotentAnswer, Object, ObjectKind, Page, PageOf, Revision,
     StoreError, StoredKey, Unavailable,
@@ -239,12 +239,12 @@ impl Store {
         self.read(|reply| Read::QuotaTaken(name, begins, reply)).await
     }
 
-    /// What has been used.
+    /// What has been used: as many rows as are asked for, and where the next begin.
     ///
     /// # Errors
     ///
-    /// [`StoreError::TooManyRows`], or the storage does not work.
-    pub async fn usage(&self, query: UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
+    /// [`StoreError::BadCursor`], or the storage does not work.
+    pub async fn usage(&self, query: UsageQuery) -> Result<UsagePage, StoreError> {
         self.read(|reply| Read::Usage(query, reply)).await
     }
 

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 use tollgate_policy::shapes::{File, Tenant};
+use tollgate_storage::UsageQuery;
 
 use super::operation::Operation;
 use super::schemas::Schemas;
@@ -185,14 +186,14 @@ fn others(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
                 "get",
                 Operation::new(
                     "readUsage",
-                    "What was used, by tenant and whatever it is grouped by.",
+                    "What was used, by tenant and whatever it is grouped by. CSV says `next` in its header Next-Cursor.",
                 )
                 .query("tenant", "Only this tenant's.")
                 .query("key", "Only this key's.")
                 .query("from", "The first day, as 2027-01-31; 30 days if left out.")
                 .query("to", "The last day; today if left out.")
                 .query("group_by", "Any of tenant, key, route, plan, day, with commas between.")
-                .problems(&[422])
+                .page_of(UsageQuery::ROWS, UsageQuery::ROWS)
                 .answers_with(
                     200,
                     &json!({ JSON: { "schema": usage }, "text/csv": { "schema": text } }),
