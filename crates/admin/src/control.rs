@@ -206,7 +206,7 @@ impl Control {
         let ready = ready.await??;
         // A key whose tenant or plan vanished would be nobody's.
         for (kind, id) in ready.lacks(self.in_force().policy()) {
-            let keys = self.store.keys_in_force(kind, &id).await?;
+            let keys = self.store.keys_in_force(kind, &id, self.now()).await?;
             if keys > 0 {
                 let what = format!("{} {id}, which this configuration lacks,", kind.name());
                 return Err(StoreError::InUse { what, keys }.into());

@@ -63,6 +63,8 @@ pub enum Change {
         id: String,
         /// What must be there before.
         expect: Expect,
+        /// When. A key that has ended by then is not in force.
+        at: Time,
     },
     /// Refuses the list unless the API keeps this object: whoever names it found it there, and another node may have removed it.
     Needs {

@@ -35,7 +35,7 @@ pub(crate) enum Read {
     AllKeys(Time, mpsc::Sender<Result<Vec<StoredKey>, StoreError>>),
     Object(ObjectKind, String, Reply<Object>),
     Objects(ObjectKind, Reply<Vec<Object>>),
-    KeysInForce(ObjectKind, String, Reply<u64>),
+    KeysInForce(ObjectKind, String, Time, Reply<u64>),
     Revision(Reply<Revision>),
     /// Tells watchers what has changed since all keys were read.
     CatchUp(Reply<()>),

@@ -187,14 +187,20 @@ impl Store {
         self.read(|reply| Read::Object(kind, id, reply)).await
     }
 
-    /// How many keys that are not revoked name this tenant or plan, whoever declared it.
+    /// How many keys that had not ended at `now` name this tenant or plan, whoever declared it. In Redis one that has expired counts
+    /// until the next [`tidy`](Store::tidy).
     ///
     /// # Errors
     ///
     /// If the storage does not work.
-    pub async fn keys_in_force(&self, kind: ObjectKind, id: &str) -> Result<u64, StoreError> {
+    pub async fn keys_in_force(
+        &self,
+        kind: ObjectKind,
+        id: &str,
+        now: Time,
+    ) -> Result<u64, StoreError> {
         let id = id.to_owned();
-        self.read(|reply| Read::KeysInForce(kind, id, reply)).await
+        self.read(|reply| Read::KeysInForce(kind, id, now, reply)).await
     }
 
     /// All objects of a kind, by id.

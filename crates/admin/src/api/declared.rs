@@ -217,7 +217,7 @@ async fn remove<T: Declared>(
     let ready = control.prepare(made).await?;
     let audit = control.audit(&actor, &format!("{}.delete", T::KIND.name()), &named::<T>(&id));
     let audit = told(audit, Some(old.read::<Value>()?), None);
-    let remove = Change::Remove { kind: T::KIND, id, expect };
+    let remove = Change::Remove { kind: T::KIND, id, expect, at: control.now() };
     control.commit(turn, vec![remove, audit], ready).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -126,9 +126,15 @@ async fn update(
     let (old, now) = (find(control, id).await?, control.now());
     expected?.check(&version_of(&old))?;
     check(control, None, &said).await?;
-    let needs = control.needs(None, said.plan.as_ref()).await?;
     let mut new = old.clone();
     new.terms = terms(new.terms);
+    // What a key names that had ended may be gone, and is needed again if it works again.
+    let (tenant, plan) = match new.ends_at() > now {
+        true => (Some(&new.tenant), new.terms.plan.as_ref()),
+        false => (None, said.plan.as_ref()),
+    };
+    check_names(control.in_force().policy(), tenant, plan)?;
+    let needs = control.needs(tenant, plan).await?;
     let audit = control.audit(actor, "key.change", &subject(&old.id));
     let audit = told(audit, Some(old.for_audit()), Some(new.for_audit()));
     let update = Change::UpdateKey { id: old.id, terms: Box::new(new.terms.clone()) };

@@ -142,6 +142,22 @@ fn what_is_in_use_stays() {
 }
 
 #[test]
+fn a_key_that_has_expired_keeps_no_tenant() {
+    let node = Node::start();
+    node.post("/v1/tenants", &json!({ "id": "made" })).expect(201);
+    // NOW is 2027-01-15T08:00:00Z.
+    let key = json!({ "tenant": "made", "expires_at": "2027-01-15T09:00:00Z" });
+    let key = node.post("/v1/keys", &key).expect(201);
+    assert_eq!(node.delete("/v1/tenants/made").expect(409)["keys"], 1);
+    node.plane.clock.advance(std::time::Duration::from_secs(3600));
+    assert_eq!(node.delete("/v1/tenants/made").status, 204);
+    // It would be nobody's.
+    let path = format!("/v1/keys/{}", key["id"].as_str().unwrap());
+    node.send(&Ask::new("PATCH", &path).json(&json!({ "expires_at": null }))).expect(422);
+    node.send(&Ask::new("PATCH", &path).json(&json!({ "name": "old" }))).expect(200);
+}
+
+#[test]
 fn a_bad_tenant_changes_nothing_and_is_told_every_fault() {
     let node = Node::start();
     let body = json!({ "id": "x y", "plan": 7, "rate_limit": { "sustained": { "rate": 0 } } });

@@ -124,7 +124,7 @@ impl Reader {
             }
             Read::Object(kind, id, reply) => reply.send(self.object(kind, id).await),
             Read::Objects(kind, reply) => reply.send(self.objects(kind).await),
-            Read::KeysInForce(kind, id, reply) => {
+            Read::KeysInForce(kind, id, _, reply) => {
                 let name = format!("{}:{id}", kind.name());
                 let found = self.hash("in_force", &name).await;
                 reply.send(found.map(|found| found.and_then(|n| n.parse().ok()).unwrap_or(0)));

@@ -110,7 +110,7 @@ pub(super) fn page_of<R>(mut rows: Vec<(i64, R)>, wanted: usize) -> Page<R> {
 }
 
 /// What a key that has not ended at `?1` is told by.
-const IN_FORCE: &str = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)
+pub(super) const IN_FORCE: &str = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)
      AND (grace_until IS NULL OR grace_until > ?1)";
 
 /// All keys of a user that have not ended.

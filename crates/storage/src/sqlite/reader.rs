@@ -44,8 +44,8 @@ impl Reader {
                 }
             }
             Read::Object(kind, id, reply) => reply.send(objects::get(db, kind, &id)),
-            Read::KeysInForce(kind, id, reply) => {
-                reply.send(objects::keys_in_force(db, kind, &id));
+            Read::KeysInForce(kind, id, now, reply) => {
+                reply.send(objects::keys_in_force(db, kind, (&id, now)));
             }
             Read::Objects(kind, reply) => reply.send(objects::list(db, kind)),
             Read::Revision(reply) => reply.send(objects::revision(db)),

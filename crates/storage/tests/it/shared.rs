@@ -212,6 +212,7 @@ fn what_was_checked_against_an_old_state_is_refused(brand: Brand) {
             kind: ObjectKind::Plan,
             id: "pro".to_owned(),
             expect: Expect::Present,
+            at: NOW,
         };
         let seen = one.store.revision().await.unwrap();
         let needs = || Change::Needs { kind: ObjectKind::Plan, id: "pro".to_owned() };

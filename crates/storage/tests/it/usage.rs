@@ -10,7 +10,7 @@ use tollgate_storage::{
     Use,
 };
 
-use crate::homes::{Home, Kind, on_every_store, store};
+use crate::homes::{Home, Kind, embedded, on_every_store, store};
 use crate::{NOW, runtime};
 
 const ALL: Grouping = Grouping { tenant: true, key: true, route: true, plan: true, day: true };
@@ -214,6 +214,45 @@ fn old_usage_is_deleted_slice_by_slice_and_the_rest_stays(kind: Kind) {
             slices += 1;
         }
         assert_eq!((slices, requests(&store).await), (2, 500));
+    });
+}
+
+#[test]
+fn names_of_forgotten_usage_are_forgotten() {
+    let (folder, store) = embedded();
+    runtime().block_on(async {
+        let mut recorder = UsageRecorder::new();
+        // Keys and routes of the first days, beside one that stays.
+        for day in 0..30 {
+            for key in 1..=200 {
+                count(&mut recorder, (1, key, key, 1, day, false, 1));
+            }
+        }
+        (0..50).for_each(|day| count(&mut recorder, (2, 255, 255, 2, day, false, 1)));
+        recorder.flush(&store).await.unwrap();
+        let names = |table: &str| {
+            let db = rusqlite::Connection::open(folder.path().join("tollgate.db")).unwrap();
+            let sql = format!("SELECT count(*) FROM {table}");
+            db.query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        // Two tenants, two plans, and the routes.
+        assert_eq!((names("usage_holders"), names("usage_labels")), (201, 201 + 4));
+        let usage_from = Day::of(at_day(29));
+        let tidy = Tidy { now: at_day(50), usage_from, audit_from: Time::EPOCH };
+        while store.tidy(tidy).await.unwrap() {}
+        assert_eq!((names("usage_holders"), names("usage_labels")), (201, 201 + 4));
+        let tidy = Tidy { usage_from: Day::of(at_day(30)), ..tidy };
+        while store.tidy(tidy).await.unwrap() {}
+        assert_eq!((names("usage_holders"), names("usage_labels")), (1, 3));
+        // Whoever comes back is counted under names that are there.
+        count(&mut recorder, (1, 7, 7, 1, 45, false, 1));
+        recorder.flush(&store).await.unwrap();
+        let rows = store.usage(query(ALL)).await.unwrap().rows;
+        assert_eq!(rows.len(), 20 + 1);
+        assert_eq!(
+            (rows[0].key.as_deref(), rows[0].route.as_deref()),
+            (Some("key-7"), Some("GET /7"))
+        );
     });
 }
 
