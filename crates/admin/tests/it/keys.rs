@@ -272,11 +272,12 @@ fn keys_of_the_file_are_listed_first_and_read_only() {
 }
 
 #[test]
-fn used_quota_carries_over_to_another_plan() {
+fn used_quota_carries_over_to_another_plan_of_its_time_zone() {
     let file = "\
 plans:
   free: { quota: { limit: 10, window: month } }
   pro: { quota: { limit: 1000, window: month } }
+  tokyo: { quota: { limit: 1000, window: month, time_zone: Asia/Tokyo } }
 tenants: [ { id: acme } ]
 ";
     let node = Node::of(file);
@@ -297,7 +298,10 @@ tenants: [ { id: acme } ]
         assert!(node.plane.gate.decide(&in_force, &caller, work).is_admitted());
     }
     assert_eq!(quota(), ("plan:free".to_owned(), 6));
-    node.send(&Ask::new("PATCH", &format!("/v1/keys/{id}")).json(&json!({ "plan": "pro" })))
-        .expect(200);
-    assert_eq!(quota(), ("plan:pro".to_owned(), 996));
+    // In another zone days begin at other moments, so that is another balance; the first one stays as it is.
+    for (plan, left) in [("pro", 996), ("tokyo", 1000), ("pro", 996)] {
+        let change = Ask::new("PATCH", &format!("/v1/keys/{id}")).json(&json!({ "plan": plan }));
+        node.send(&change).expect(200);
+        assert_eq!(quota(), (format!("plan:{plan}"), left));
+    }
 }
