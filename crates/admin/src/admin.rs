@@ -83,7 +83,9 @@ impl Admin {
     ///
     /// The problem, as the API would tell it; nothing has changed then.
     pub async fn reload(&self, actor: &str) -> Result<Vec<Notice>, ReloadError> {
-        self.control.reload(actor).await.map_err(|fault| ReloadError(fault.to_string()))
+        let actor = actor.to_owned();
+        let done = self.control.in_turn(|control| async move { control.reload(&actor).await });
+        done.await.map_err(|fault| ReloadError(fault.to_string()))
     }
 
     /// Puts into force what other nodes have made of tenants and plans, together with the configuration in force. To be called
@@ -93,7 +95,8 @@ impl Admin {
     ///
     /// The problem, as the API would tell it; nothing has changed then.
     pub async fn refresh(&self) -> Result<Vec<Notice>, ReloadError> {
-        self.control.refresh().await.map_err(|fault| ReloadError(fault.to_string()))
+        let done = self.control.in_turn(|control| async move { control.refresh().await });
+        done.await.map_err(|fault| ReloadError(fault.to_string()))
     }
 }
 

@@ -1,19 +1,19 @@
-//! Answers, and what every request may bring: a body, an id in its path, a page of a list, an `If-Match`.
+//! Answers, and what every request may bring: a body, an id in its path, a page of a list.
 
 use std::str::FromStr;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_MATCH};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tollgate_policy::load_fragment;
-use tollgate_storage::{Expect, PageOf, Version};
+use tollgate_storage::PageOf;
 
 use crate::fault::Fault;
 
@@ -147,31 +147,4 @@ pub(crate) struct PageTold<T> {
     /// What to send as `cursor` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
-}
-
-/// What `If-Match` says must be there. A replacement must say it, so that nobody overwrites what he has not seen.
-pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<Expect>, Fault> {
-    let Some(value) = if_match_text(headers)? else { return Ok(None) };
-    if value == "*" {
-        return Ok(Some(Expect::Present));
-    }
-    let version = value.trim_matches('"').parse::<Version>();
-    // A version that was never given out matches nothing.
-    version.map(|version| Some(Expect::Version(version))).map_err(|_| not_matched())
-}
-
-pub(crate) fn if_match_text(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
-    let wrong = || Fault::bad_request("`If-Match` is `*` or the ETag that was answered.");
-    headers.get(IF_MATCH).map(|value| value.to_str().map_err(|_| wrong())).transpose()
-}
-
-pub(crate) fn not_matched() -> Fault {
-    let detail = "It has changed since that version: read it again.";
-    Fault::new(StatusCode::PRECONDITION_FAILED, detail)
-}
-
-pub(crate) fn must_match() -> Fault {
-    let detail =
-        "Say what you replace: `If-Match: ` with the ETag you read, or `*` for whatever is there.";
-    Fault::new(StatusCode::PRECONDITION_REQUIRED, detail)
 }

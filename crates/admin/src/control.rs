@@ -12,15 +12,15 @@ use tollgate_core::Time;
 use tollgate_gate::InForce;
 use tollgate_policy::compile::Made;
 use tollgate_policy::shapes::{self, File};
-use tollgate_policy::{PlanName, Sha256, TenantId};
+use tollgate_policy::{Diagnostic, PlanName, Sha256, TenantId};
 use tollgate_storage::{
     AuditEntry, Change, Committed, Object, ObjectKind, Revision, Store, StoreError, Unavailable,
 };
 
-use crate::answer::not_matched;
 use crate::api::PlanBody;
 use crate::data_plane::{ConfigText, DataPlane, NotReady, Notice, Ready};
 use crate::fault::Fault;
+use crate::if_match::IfMatch;
 
 /// What the API made, as it is stored: to be compiled together with the file.
 ///
@@ -48,12 +48,19 @@ pub(crate) struct Turn {
     seen: Option<Revision>,
 }
 
+impl Turn {
+    /// The version that the first object has which is put in this turn.
+    pub(crate) fn next_version(&self) -> Option<String> {
+        self.seen.map(|seen| seen.next().to_string())
+    }
+}
+
 /// A configuration to be put into force.
 #[derive(Debug)]
 pub(crate) struct NewConfig {
     pub(crate) text: String,
-    /// The version that it may replace; whichever, if unsaid.
-    pub(crate) expected: Option<String>,
+    /// What it may replace.
+    pub(crate) expected: IfMatch,
 }
 
 /// A configuration that took the place of another.
@@ -129,7 +136,16 @@ impl Control {
         ready.map_err(Fault::of_change)
     }
 
-    /// Stores changes and then puts into force what they amount to; answers what deserves a look only since then.
+    /// What would deserve a look only since this is in force.
+    pub(crate) fn new_warnings(&self, ready: &Ready) -> Vec<Notice> {
+        let in_force = self.plane.in_force();
+        let known: HashSet<&str> =
+            in_force.policy().warnings().iter().map(Diagnostic::message).collect();
+        let new = ready.warnings().iter().filter(|one| !known.contains(&*one.message));
+        new.cloned().map(Notice::without_place).collect()
+    }
+
+    /// Stores changes and then puts into force what they amount to.
     ///
     /// It runs to its end even if the caller hangs up: nothing may be stored and not in force.
     pub(crate) async fn commit(
@@ -137,25 +153,18 @@ impl Control {
         turn: Turn,
         mut changes: Vec<Change>,
         ready: Ready,
-    ) -> Result<(Committed, Vec<Notice>), StoreError> {
-        let known: HashSet<String> = {
-            let in_force = self.plane.in_force();
-            in_force.policy().warnings().iter().map(|one| one.message().to_owned()).collect()
-        };
+    ) -> Result<Committed, StoreError> {
         let store = self.store.clone();
         if let Some(seen) = turn.seen {
             changes.insert(0, Change::Unchanged(seen));
         }
         let done = tokio::spawn(async move {
             let committed = store.commit(changes).await?;
-            let warnings = enforced(ready).await?;
+            enforced(ready).await?;
             drop(turn);
-            Ok::<_, StoreError>((committed, warnings))
+            Ok::<_, StoreError>(committed)
         });
-        let (committed, warnings) =
-            done.await.map_err(|why| Unavailable::Failed(why.to_string()))??;
-        let new = warnings.into_iter().filter(|one| !known.contains(&one.message));
-        Ok((committed, new.map(Notice::without_place).collect()))
+        done.await.map_err(|why| Unavailable::Failed(why.to_string()))?
     }
 
     /// Puts a configuration into force: its audit row first, then its file, then what it says.
@@ -166,9 +175,7 @@ impl Control {
     ) -> Result<Replaced, Fault> {
         let turn = self.turn().await;
         let now = self.ask(DataPlane::config).await?;
-        if expected.is_some_and(|expected| expected != config_tag(&now.text)) {
-            return Err(not_matched());
-        }
+        expected.check(&config_tag(&now.text))?;
         let ready = self.prepare_config(Some(text.clone())).await?;
         let version = config_tag(&text);
         let audit = self.audit(actor, "config.replace", "config");
@@ -199,7 +206,7 @@ impl Control {
         let ready = ready.await??;
         // A key whose tenant or plan vanished would be nobody's.
         for (kind, id) in ready.lacks(self.in_force().policy()) {
-            let keys = self.store.keys_in_force(kind, &id).await?;
+            let keys = self.store.keys_in_force(kind, &id, self.now()).await?;
             if keys > 0 {
                 let what = format!("{} {id}, which this configuration lacks,", kind.name());
                 return Err(StoreError::InUse { what, keys }.into());
@@ -208,18 +215,35 @@ impl Control {
         Ok(ready)
     }
 
-    /// Reads the file again and puts it into force, together with what the API made.
+    /// Does something in a turn of its own, to its end even if whoever asked hangs up: a turn that ended before what is done in it
+    /// would let the next change be made from what this one is about to replace.
+    pub(crate) async fn in_turn<T, W>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<Control>) -> W,
+    ) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        let turn = self.turn().await;
+        let work = work(Arc::clone(self));
+        let done = tokio::spawn(async move {
+            let done = work.await;
+            drop(turn);
+            done
+        });
+        done.await.unwrap_or_else(|why| Err(NotReady::Failed(why.to_string()).into()))
+    }
+
+    /// Reads the file again and puts it into force, together with what the API made. To be called [in a turn](Control::in_turn).
     pub(crate) async fn reload(&self, actor: &str) -> Result<Vec<Notice>, Fault> {
-        let _one_at_a_time = self.turn().await;
         let ready = self.prepare_config(None).await?;
-        // Whoever hangs up here has reloaded nothing, and the audit may say otherwise.
         self.store.commit(vec![self.audit(actor, "config.reload", "config")]).await?;
         Ok(enforced(ready).await?)
     }
 
-    /// Puts into force what other nodes have made of tenants and plans.
+    /// Puts into force what other nodes have made of tenants and plans. To be called [in a turn](Control::in_turn).
     pub(crate) async fn refresh(&self) -> Result<Vec<Notice>, Fault> {
-        let _one_at_a_time = self.turn().await;
         let made = made(&self.store).await?;
         let ready = self.prepare(made).await?;
         Ok(enforced(ready).await?)

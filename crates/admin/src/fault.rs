@@ -179,7 +179,6 @@ impl From<StoreError> for Fault {
             | StoreError::Outdated
             | StoreError::Answered(_) => StatusCode::CONFLICT,
             StoreError::Stale { .. } => StatusCode::PRECONDITION_FAILED,
-            StoreError::TooManyRows { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             StoreError::BadCursor => StatusCode::BAD_REQUEST,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };

@@ -44,6 +44,7 @@ mod fault;
 pub mod grpc;
 mod health;
 mod idempotency;
+mod if_match;
 pub mod live;
 mod open;
 mod openapi;

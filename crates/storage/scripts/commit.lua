@@ -34,8 +34,9 @@ local function attempt(list)
     told_rows[#told_rows + 1] = cjson.encode(row)
     note('k' .. row.id)
   end
+  -- One that has ended is not counted any more once it was found by tidying, which says so in its row.
   local function count(row, by)
-    if row.revoked_at then return end
+    if row.revoked_at or row.ended then return end
     local tenant = 'tenant:' .. row.tenant
     in_force[tenant] = (in_force[tenant] or 0) + by
     if row.plan then
@@ -82,6 +83,7 @@ local function attempt(list)
     if not row then return { 'not_found', 'key ' .. op.id } end
     count(row, -1)
     for _, field in ipairs({ 'plan', 'name', 'rate_limit', 'expires_at' }) do row[field] = op.terms[field] end
+    row.ended = nil
     count(row, 1)
     touch(row)
   end
@@ -137,7 +139,16 @@ local function attempt(list)
     if fault then return { error = fault } end
   end
 
-  for _, id in ipairs(dirty_rows) do call('HSET', keys_of, id, cjson.encode(rows[id])) end
+  for _, id in ipairs(dirty_rows) do
+    local row = rows[id]
+    call('HSET', keys_of, id, cjson.encode(row))
+    -- The first of the moments that it ends at; both are texts of one length.
+    local ends = row.expires_at
+    if row.grace_until and not (ends and ends < row.grace_until) then ends = row.grace_until end
+    if ends and not row.revoked_at and not row.ended then call('ZADD', base .. 'ends', ends, id)
+    else call('ZREM', base .. 'ends', id)
+    end
+  end
   for _, id in ipairs(new_rows) do
     local place = call('HINCRBY', meta, 'issued', 1)
     call('ZADD', base .. 'order', place, id)

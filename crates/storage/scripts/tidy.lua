@@ -1,5 +1,6 @@
 -- Deletes a slice of what is too old. Arguments: the first day of which usage is kept, the first moment of which audit rows are,
--- the last moment of answers that are forgotten, and how many of each kind are a slice. Moments are texts of one length, so
+-- the last moment of answers that are forgotten, how many of each kind are a slice, and the present moment, at which keys that have
+-- ended are counted no more among those in force. Moments are texts of one length, so
 -- they compare as numbers do. Answers 1 if there may be more.
 local first_day, audit_from, forgotten, slice = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 local usage = 0
@@ -33,4 +34,15 @@ for _, key in ipairs(call('ZRANGE', base .. 'answers:order', 0, slice - 1)) do
     answers = answers + 1
   end
 end
-return (usage >= slice or audited >= slice or answers >= slice) and 1 or 0
+local ended, now = 0, ARGV[5]
+for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'ends', '-inf', now, 'LIMIT', 0, slice)) do
+  local row = cjson.decode(call('HGET', base .. 'keys', id))
+  for _, name in ipairs({ 'tenant:' .. row.tenant, row.plan and 'plan:' .. row.plan or nil }) do
+    if call('HINCRBY', base .. 'in_force', name, -1) <= 0 then call('HDEL', base .. 'in_force', name) end
+  end
+  row.ended = '1'
+  call('HSET', base .. 'keys', id, cjson.encode(row))
+  call('ZREM', base .. 'ends', id)
+  ended = ended + 1
+end
+return (ended >= slice or usage >= slice or audited >= slice or answers >= slice) and 1 or 0

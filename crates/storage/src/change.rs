@@ -63,6 +63,8 @@ pub enum Change {
         id: String,
         /// What must be there before.
         expect: Expect,
+        /// When. A key that has ended by then is not in force.
+        at: Time,
     },
     /// Refuses the list unless the API keeps this object: whoever names it found it there, and another node may have removed it.
     Needs {
@@ -149,6 +151,13 @@ impl FromStr for Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub(crate) u64);
 
+impl Revision {
+    /// The version of the first object that a list with [`Change::Unchanged`] of this puts.
+    pub const fn next(self) -> Version {
+        Version(self.0.saturating_add(1))
+    }
+}
+
 /// A stored tenant, plan or configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
@@ -204,7 +213,7 @@ pub struct IdempotentAnswer {
     pub fingerprint: Sha256,
     /// The status.
     pub status: u16,
-    /// The body.
+    /// The body, and whatever else of the answer is to be told again.
     pub body: String,
     /// When it was answered.
     pub at: Time,

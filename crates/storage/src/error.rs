@@ -49,11 +49,6 @@ pub enum StoreError {
     },
     /// A request with this `Idempotency-Key` has been answered.
     Answered(Box<IdempotentAnswer>),
-    /// The answer would have more rows than asked for.
-    TooManyRows {
-        /// How many were asked for.
-        limit: usize,
-    },
     /// The cursor is not one that a list answered with.
     BadCursor,
     /// The storage does not work.
@@ -99,10 +94,6 @@ impl fmt::Display for StoreError {
             StoreError::Answered(answer) => {
                 write!(f, "a request with the Idempotency-Key {:?} was answered", answer.key)
             }
-            StoreError::TooManyRows { limit } => write!(
-                f,
-                "the answer has more than {limit} rows: ask for fewer days, one tenant or key, or group by less"
-            ),
             StoreError::BadCursor => {
                 f.write_str("this cursor came from no list: begin without one")
             }

@@ -39,5 +39,6 @@ pub use redis::InRedis;
 pub use sqlite::Embedded;
 pub use store::{Store, Tidy};
 pub use usage::{
-    Caller, Day, Grouping, NotADay, UsageBatch, UsageQuery, UsageRecorder, UsageRow, Use,
+    Caller, Day, Grouping, NotADay, UsageBatch, UsageCursor, UsagePage, UsageQuery, UsageRecorder,
+    UsageRow, Use,
 };

@@ -3,10 +3,10 @@
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tollgate_core::Time;
-use tollgate_policy::{KeyId, TenantId};
+use tollgate_policy::{KeyId, TenantId, UserName};
 
 use crate::quota::{Grant, Refund, Reservation};
-use crate::usage::{UsageBatch, UsageQuery, UsageRow};
+use crate::usage::{UsageBatch, UsagePage, UsageQuery};
 use crate::{
     AuditEntry, Change, Committed, IdempotentAnswer, Object, ObjectKind, Page, PageOf, Revision,
     StoreError, StoredKey, Tidy, Unavailable,
@@ -29,18 +29,20 @@ pub(crate) enum Write {
 pub(crate) enum Read {
     Key(KeyId, Reply<StoredKey>),
     Keys(Option<TenantId>, PageOf, Reply<Page<StoredKey>>),
+    /// All keys of a user that had not ended then.
+    KeysOf((TenantId, UserName), Time, Reply<Vec<StoredKey>>),
     /// Sends all keys that had not ended then, in parts.
     AllKeys(Time, mpsc::Sender<Result<Vec<StoredKey>, StoreError>>),
     Object(ObjectKind, String, Reply<Object>),
     Objects(ObjectKind, Reply<Vec<Object>>),
-    KeysInForce(ObjectKind, String, Reply<u64>),
+    KeysInForce(ObjectKind, String, Time, Reply<u64>),
     Revision(Reply<Revision>),
     /// Tells watchers what has changed since all keys were read.
     CatchUp(Reply<()>),
     Audit(PageOf, Reply<Page<AuditEntry>>),
     Answer(String, Time, Reply<Option<IdempotentAnswer>>),
     QuotaTaken(String, Time, Reply<u64>),
-    Usage(UsageQuery, Reply<Vec<UsageRow>>),
+    Usage(UsageQuery, Reply<UsagePage>),
     Backup(std::path::PathBuf, Reply<()>),
     Close(Reply<()>),
 }

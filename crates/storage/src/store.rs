@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tollgate_core::Time;
-use tollgate_policy::{KeyId, TenantId};
+use tollgate_policy::{KeyId, TenantId, UserName};
 
 use crate::quota::{Grant, Refund, Reservation};
 use crate::request::{Read, Reply, Write};
-use crate::usage::{Day, UsageBatch, UsageQuery, UsageRow};
+use crate::usage::{Day, UsageBatch, UsagePage, UsageQuery};
 use crate::{
     AuditEntry, Change, Committed, IdempotentAnswer, Object, ObjectKind, Page, PageOf, Revision,
     StoreError, StoredKey, Unavailable,
@@ -124,6 +124,20 @@ impl Store {
         self.read(|reply| Read::Keys(tenant, page, reply)).await
     }
 
+    /// All keys that a user of a tenant holds and that had not ended at `now`, in the order of their issue.
+    ///
+    /// # Errors
+    ///
+    /// If the storage does not work.
+    pub async fn keys_of(
+        &self,
+        tenant: TenantId,
+        user: UserName,
+        now: Time,
+    ) -> Result<Vec<StoredKey>, StoreError> {
+        self.read(|reply| Read::KeysOf((tenant, user), now, reply)).await
+    }
+
     /// Calls `each` with every key that had not ended at `now`.
     ///
     /// # Errors
@@ -173,14 +187,20 @@ impl Store {
         self.read(|reply| Read::Object(kind, id, reply)).await
     }
 
-    /// How many keys that are not revoked name this tenant or plan, whoever declared it.
+    /// How many keys that had not ended at `now` name this tenant or plan, whoever declared it. In Redis one that has expired counts
+    /// until the next [`tidy`](Store::tidy).
     ///
     /// # Errors
     ///
     /// If the storage does not work.
-    pub async fn keys_in_force(&self, kind: ObjectKind, id: &str) -> Result<u64, StoreError> {
+    pub async fn keys_in_force(
+        &self,
+        kind: ObjectKind,
+        id: &str,
+        now: Time,
+    ) -> Result<u64, StoreError> {
         let id = id.to_owned();
-        self.read(|reply| Read::KeysInForce(kind, id, reply)).await
+        self.read(|reply| Read::KeysInForce(kind, id, now, reply)).await
     }
 
     /// All objects of a kind, by id.
@@ -225,12 +245,12 @@ impl Store {
         self.read(|reply| Read::QuotaTaken(name, begins, reply)).await
     }
 
-    /// What has been used.
+    /// What has been used: as many rows as are asked for, and where the next begin.
     ///
     /// # Errors
     ///
-    /// [`StoreError::TooManyRows`], or the storage does not work.
-    pub async fn usage(&self, query: UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
+    /// [`StoreError::BadCursor`], or the storage does not work.
+    pub async fn usage(&self, query: UsageQuery) -> Result<UsagePage, StoreError> {
         self.read(|reply| Read::Usage(query, reply)).await
     }
 

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use axum::Extension;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Actor;
-use crate::answer::{Answer, Text, if_match_text, json, must_match, text_of, with_etag};
+use crate::answer::{Answer, Text, json, text_of, with_etag};
 use crate::control::{Control, NewConfig, Replaced, config_tag};
 use crate::data_plane::{DataPlane, Notice};
 use crate::fault::Fault;
+use crate::idempotency::{Idempotency, Told};
+use crate::if_match::{IfMatch, must_match};
 
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 
@@ -38,8 +41,7 @@ pub(super) async fn replace(
     let Ok(text) = String::from_utf8(body.0.to_vec()) else {
         return Err(Fault::invalid("the configuration is not UTF-8", "save it as UTF-8"));
     };
-    let expected = if_match_text(&headers)?.ok_or_else(must_match)?;
-    let expected = (expected != "*").then(|| expected.trim_matches('"').to_owned());
+    let expected = IfMatch::of(&headers)?.ok_or_else(must_match)?;
     let Replaced { version, warnings } =
         control.replace_config(&actor, NewConfig { text, expected }).await?;
     Ok(with_etag(json(StatusCode::OK, &InForceTold { warnings }), version))
@@ -48,7 +50,16 @@ pub(super) async fn replace(
 pub(super) async fn reload(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
+    headers: HeaderMap,
 ) -> Answer {
-    let warnings = control.reload(&actor).await?;
-    Ok(json(StatusCode::OK, &InForceTold { warnings }))
+    let idempotency = Idempotency::of(&headers, "POST /v1/config/reload", &Bytes::new())?;
+    let reload = |control: Arc<Control>| async move {
+        if let Some(earlier) = idempotency.replay(&control).await? {
+            return Ok(earlier);
+        }
+        let warnings = control.reload(&actor).await?;
+        let told = Told::new(StatusCode::OK, &InForceTold { warnings });
+        Ok(idempotency.done(&control, told).await)
+    };
+    control.in_turn(reload).await
 }

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -20,13 +19,12 @@ use tollgate_policy::shapes::File;
 use tollgate_storage::{Change, Expect, Object, ObjectKind};
 
 use super::Actor;
-use crate::answer::{
-    Answer, Asked, Id, PageAsked, PageTold, Text, if_match, json, must_match, with_etag,
-};
+use crate::answer::{Answer, Asked, Id, PageAsked, PageTold, Text, json, with_etag};
 use crate::control::{Control, made, told};
 use crate::data_plane::Notice;
 use crate::fault::Fault;
-use crate::idempotency::Idempotency;
+use crate::idempotency::{Idempotency, Told};
+use crate::if_match::{IfMatch, must_match};
 use crate::times::Moment;
 
 /// Something that the file may declare and the API may make.
@@ -134,9 +132,14 @@ async fn create<T: Declared>(
 ) -> Answer {
     let asked: T = body.read()?;
     let idempotency = Idempotency::of(&headers, &format!("POST {}", T::PATH), &body.0)?;
-    if let Some(earlier) = idempotency.replay(&control).await? {
-        return Ok(earlier);
-    }
+    idempotency.once(&control, make(&control, &actor, (asked, &idempotency))).await
+}
+
+async fn make<T: Declared>(
+    control: &Control,
+    actor: &str,
+    (asked, idempotency): (T, &Idempotency),
+) -> Answer {
     let turn = control.turn().await;
     let (file, mut made) = (control.declared().await?, made(&control.store).await?);
     if is_in_file::<T>(&file, asked.id()) {
@@ -149,22 +152,14 @@ async fn create<T: Declared>(
     asked.clone().put(&mut made);
     let ready = control.prepare(made).await?;
     let now = control.now();
-    let mut changes = changes_of(&control, (&actor, "create"), (None, &asked), Expect::Absent)?;
-    let mut shown = ObjectTold::made(asked, now);
-    let remembered = serde_json::to_value(&shown).unwrap_or_default();
-    idempotency.remember(&mut changes, (StatusCode::CREATED, &remembered), now);
-    match control.commit(turn, changes, ready).await {
-        Ok((committed, warnings)) => {
-            shown.warnings = warnings;
-            let location = HeaderValue::from_str(&format!("{}/{}", T::PATH, shown.shape.id()));
-            let mut response = versioned(json(StatusCode::CREATED, &shown), &committed);
-            if let Ok(location) = location {
-                response.headers_mut().insert(LOCATION, location);
-            }
-            Ok(response)
-        }
-        Err(why) => idempotency.or_earlier(why),
-    }
+    let mut changes = changes_of(control, (actor, "create"), (None, &asked), Expect::Absent)?;
+    let warnings = control.new_warnings(&ready);
+    let shown = ObjectTold { warnings, ..ObjectTold::made(asked, now) };
+    let location = format!("{}/{}", T::PATH, shown.shape.id());
+    let told = Told::made(location, turn.next_version(), &shown);
+    idempotency.remember(&mut changes, &told, now);
+    control.commit(turn, changes, ready).await?;
+    Ok(told.response())
 }
 
 async fn replace<T: Declared>(
@@ -174,24 +169,25 @@ async fn replace<T: Declared>(
     body: Text,
 ) -> Answer {
     let asked: T = body.read()?;
-    let expect = if_match(&headers)?;
+    let expected = IfMatch::of(&headers)?;
     let turn = control.turn().await;
     if is_in_file::<T>(&*control.declared().await?, &id) {
         return Err(Fault::read_only(&named::<T>(&id)));
     }
     let old = control.store.object(T::KIND, &id).await?;
-    let expect = expect.ok_or_else(must_match)?;
+    let expected = expected.ok_or_else(must_match)?;
     if asked.id() != id {
         let message = format!("the body is of `{}` and the address of `{id}`", asked.id());
         return Err(Fault::invalid(message, "a name cannot be changed: create another"));
     }
-    expected(&old, expect)?;
+    let expect = found(&old, &expected)?;
     let mut made = made(&control.store).await?;
     asked.clone().put(&mut made);
     let ready = control.prepare(made).await?;
     let before = Some(old.read::<Value>()?);
     let changes = changes_of(&control, (&actor, "replace"), (before, &asked), expect)?;
-    let (committed, warnings) = control.commit(turn, changes, ready).await?;
+    let warnings = control.new_warnings(&ready);
+    let committed = control.commit(turn, changes, ready).await?;
     let shown = ObjectTold { warnings, ..ObjectTold::made(asked, control.now()) };
     Ok(versioned(json(StatusCode::OK, &shown), &committed))
 }
@@ -201,14 +197,14 @@ async fn remove<T: Declared>(
     Extension(Actor(actor)): Extension<Actor>,
     (Id(id), headers): (Id, HeaderMap),
 ) -> Answer {
-    let expect = if_match(&headers)?.unwrap_or(Expect::Present);
+    let expected = IfMatch::of(&headers)?.unwrap_or(IfMatch::Whatever);
     let turn = control.turn().await;
     let file = control.declared().await?;
     if is_in_file::<T>(&file, &id) {
         return Err(Fault::read_only(&named::<T>(&id)));
     }
     let old = control.store.object(T::KIND, &id).await?;
-    expected(&old, expect)?;
+    let expect = found(&old, &expected)?;
     let mut made = made(&control.store).await?;
     let dependents = T::dependents(&file, &made, &id);
     if !dependents.is_empty() {
@@ -221,20 +217,18 @@ async fn remove<T: Declared>(
     let ready = control.prepare(made).await?;
     let audit = control.audit(&actor, &format!("{}.delete", T::KIND.name()), &named::<T>(&id));
     let audit = told(audit, Some(old.read::<Value>()?), None);
-    let remove = Change::Remove { kind: T::KIND, id, expect };
+    let remove = Change::Remove { kind: T::KIND, id, expect, at: control.now() };
     control.commit(turn, vec![remove, audit], ready).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Refuses early what the storage would refuse after everything was compiled.
-fn expected(old: &Object, expect: Expect) -> Result<(), Fault> {
-    match expect {
-        Expect::Version(version) if version != old.version => {
-            let what = format!("{} {}", old.kind.name(), old.id);
-            Err(tollgate_storage::StoreError::Stale { what, found: old.version }.into())
-        }
-        _ => Ok(()),
-    }
+/// What the storage is to find, if what is there now is what was expected.
+fn found(old: &Object, expected: &IfMatch) -> Result<Expect, Fault> {
+    expected.check(&old.version.to_string())?;
+    Ok(match expected {
+        IfMatch::Whatever => Expect::Present,
+        IfMatch::Tags(_) => Expect::Version(old.version),
+    })
 }
 
 fn changes_of<T: Declared>(

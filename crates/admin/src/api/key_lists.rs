@@ -1,16 +1,17 @@
 //! Lists of keys: the file's first, then the API's in the order of their issue.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tollgate_policy::TenantId;
-use tollgate_policy::compile::KeyInForce;
+use tollgate_policy::shapes::Key;
+use tollgate_policy::{Sha256, TenantId};
 use tollgate_storage::PageOf;
 
-use super::key_terms::KeyTold;
-use crate::answer::{Answer, Asked, Id, PageAsked, PageTold, json};
+use super::key_terms::{KeyTold, version_of};
+use crate::answer::{Answer, Asked, Id, PageAsked, PageTold, json, with_etag};
 use crate::control::Control;
 use crate::fault::Fault;
 
@@ -68,12 +69,15 @@ pub(super) async fn read(State(control): State<Arc<Control>>, id: Id) -> Answer 
         return Ok(json(StatusCode::OK, &declared));
     }
     let key = control.store.key(id.name("key")?).await?;
-    Ok(json(StatusCode::OK, &KeyTold::of(&key, control.now())))
+    Ok(with_etag(json(StatusCode::OK, &KeyTold::of(&key, control.now())), version_of(&key)))
 }
 
 /// Every key that the file declares.
 async fn of_file(control: &Control) -> Result<Vec<KeyTold>, Fault> {
     let (file, in_force, now) = (control.declared().await?, control.in_force(), control.now());
-    let ids = in_force.policy().keys().iter().map(KeyInForce::id);
-    Ok(ids.zip(&file.keys).map(|(id, key)| KeyTold::of_file(id, key, now)).collect())
+    // By digest and not by place: a reload may come between the two looks.
+    let ids: HashMap<&Sha256, &str> =
+        in_force.policy().keys().iter().map(|key| (key.sha256(), key.id())).collect();
+    let told = |key: &Key| Some(KeyTold::of_file(ids.get(&key.sha256)?, key, now));
+    Ok(file.keys.iter().filter_map(told).collect())
 }

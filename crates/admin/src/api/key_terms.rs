@@ -1,10 +1,13 @@
 //! Keys as requests write them and answers tell them.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
 use tollgate_core::Time;
 use tollgate_policy::shapes::{Key, RateLimit};
-use tollgate_policy::{Instant, Label, PlanName, TenantId, UserName};
+use tollgate_policy::{Instant, Label, PlanName, Sha256, TenantId, UserName};
 use tollgate_storage::{KeyTerms, StoredKey};
 
 use crate::fault::Fault;
@@ -27,7 +30,7 @@ pub(crate) struct NewKey {
     pub(crate) terms: KeyChange,
 }
 
-/// What may change of a key. PUT replaces all of it; PATCH leaves what is left out as it is.
+/// What may change of a key, all of it.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyChange {
@@ -43,6 +46,54 @@ pub(crate) struct KeyChange {
     /// Its own limit, instead of its plan's.
     #[serde(default)]
     pub(crate) rate_limit: Option<RateLimit>,
+}
+
+/// What changes of a key. What is left out stays as it is, and what is `null` is gone.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyPatch {
+    /// Its plan; its tenant's from now on if null.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(with = "OrNull<PlanName>")]
+    plan: Option<Option<PlanName>>,
+    /// What people call it.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(with = "OrNull<Label>")]
+    name: Option<Option<Label>>,
+    /// When it ends; never if null.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(with = "OrNull<Instant>")]
+    expires_at: Option<Option<Instant>>,
+    /// Its own limit, instead of its plan's; its plan's again if null.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(with = "OrNull<RateLimit>")]
+    rate_limit: Option<Option<RateLimit>>,
+}
+
+/// How a schema says that something may be `null`: elsewhere it may only be left out.
+struct OrNull<T>(PhantomData<T>);
+
+impl<T: JsonSchema> JsonSchema for OrNull<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}OrNull", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [generator.subschema_for::<T>(), { "const": null }] })
+    }
+}
+
+/// Something that is there, even if it is `null`.
+fn said<'de, T, D>(value: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    T::deserialize(value).map(Some)
 }
 
 /// A key's replacement by another.
@@ -71,17 +122,35 @@ impl KeyChange {
             rate_limit: self.rate_limit,
         }
     }
+}
+
+impl KeyPatch {
+    /// What it gives the key, to be checked.
+    pub(crate) fn said(&self) -> KeyChange {
+        KeyChange {
+            plan: self.plan.clone().flatten(),
+            name: self.name.clone().flatten(),
+            expires_at: self.expires_at.flatten(),
+            rate_limit: self.rate_limit.clone().flatten(),
+        }
+    }
 
     /// These terms where something is said, and the old ones elsewhere.
     pub(crate) fn over(self, old: KeyTerms) -> KeyTerms {
-        let new = self.terms();
+        let ends = |end: Option<Instant>| end.map(Instant::time);
         KeyTerms {
-            plan: new.plan.or(old.plan),
-            name: new.name.or(old.name),
-            expires_at: new.expires_at.or(old.expires_at),
-            rate_limit: new.rate_limit.or(old.rate_limit),
+            plan: self.plan.unwrap_or(old.plan),
+            name: self.name.unwrap_or(old.name),
+            expires_at: self.expires_at.map_or(old.expires_at, ends),
+            rate_limit: self.rate_limit.unwrap_or(old.rate_limit),
         }
     }
+}
+
+/// What tells a key from what it was before a change. It says nothing by which the key could be found.
+pub(crate) fn version_of(key: &StoredKey) -> String {
+    let digest = Sha256::of(key.for_audit().to_string().as_bytes()).to_string();
+    format!("k{}", &digest[..32])
 }
 
 /// A key that has ended before it begins is a mistake.

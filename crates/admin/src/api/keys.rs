@@ -7,10 +7,8 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
 use tollgate_core::Time;
 use tollgate_policy::compile::Policy;
 use tollgate_policy::shapes::{Plan, RateLimit};
@@ -18,11 +16,12 @@ use tollgate_policy::{ApiKey, KeyId, PlanName, TenantId};
 use tollgate_storage::{Change, KeyDraft, KeyTerms, StoredKey};
 
 use super::Actor;
-use super::key_terms::{KeyChange, KeyTold, NewKey, Rotation, check_expiry};
-use crate::answer::{Answer, Id, Text, json as answer};
+use super::key_terms::{KeyChange, KeyPatch, KeyTold, NewKey, Rotation, check_expiry, version_of};
+use crate::answer::{Answer, Id, Text, json as answer, with_etag};
 use crate::control::{Control, made, told};
 use crate::fault::Fault;
-use crate::idempotency::Idempotency;
+use crate::idempotency::{Idempotency, Told};
+use crate::if_match::{IfMatch, must_match};
 
 /// A key that may be changed here.
 async fn find(control: &Control, id: &Id) -> Result<StoredKey, Fault> {
@@ -38,23 +37,29 @@ pub(super) async fn issue(
     headers: HeaderMap,
     body: Text,
 ) -> Answer {
-    let NewKey { tenant, user, terms } = body.read()?;
+    let asked: NewKey = body.read()?;
     let idempotency = Idempotency::of(&headers, "POST /v1/keys", &body.0)?;
-    if let Some(earlier) = idempotency.replay(&control).await? {
-        return Ok(earlier);
-    }
+    idempotency.once(&control, issued(&control, &actor, (asked, &idempotency))).await
+}
+
+async fn issued(
+    control: &Control,
+    actor: &str,
+    (asked, idempotency): (NewKey, &Idempotency),
+) -> Answer {
+    let NewKey { tenant, user, terms } = asked;
     let _nothing_vanishes = control.steady().await;
     let now = control.now();
-    check(&control, Some(&tenant), &terms).await?;
+    check(control, Some(&tenant), &terms).await?;
     let needs = control.needs(Some(&tenant), terms.plan.as_ref()).await?;
     let draft = KeyDraft { tenant, user, terms: terms.terms() };
     let (key, stored) = draft.mint(now).map_err(|why| unminted(&why))?;
     let minted = Minted::new(key, &stored, now);
-    let audit = control.audit(&actor, "key.issue", &subject(&stored.id));
+    let audit = control.audit(actor, "key.issue", &subject(&stored.id));
     let mut changes = vec![told(audit, None, Some(stored.for_audit()))];
     changes.extend(needs);
     changes.push(Change::IssueKey(Box::new(stored)));
-    minted.store(&control, changes, &idempotency).await
+    minted.store(control, changes, idempotency).await
 }
 
 pub(super) async fn rotate(
@@ -66,70 +71,86 @@ pub(super) async fn rotate(
     let rotation: Rotation = body.read()?;
     let what = format!("POST /v1/keys/{}/rotate", id.0);
     let idempotency = Idempotency::of(&headers, &what, &body.0)?;
-    if let Some(earlier) = idempotency.replay(&control).await? {
-        return Ok(earlier);
-    }
+    idempotency.once(&control, rotated(&control, (&actor, &id), (rotation, &idempotency))).await
+}
+
+async fn rotated(
+    control: &Control,
+    (actor, id): (&str, &Id),
+    (rotation, idempotency): (Rotation, &Idempotency),
+) -> Answer {
     let _turn = control.turn().await;
-    let (old, now) = (find(&control, &id).await?, control.now());
+    let (old, now) = (find(control, id).await?, control.now());
     if old.revoked_at.is_none() && old.replaced_by.is_none() && old.ends_at() <= now {
         return Err(Fault::conflict(format!("key {} has expired: issue a new one", old.id)));
     }
     let (key, successor) = old.mint_successor(now).map_err(|why| unminted(&why))?;
     let minted = Minted::new(key, &successor, now);
     let grace_until = rotation.until(now);
-    let audit = control.audit(&actor, "key.rotate", &subject(&old.id));
+    let audit = control.audit(actor, "key.rotate", &subject(&old.id));
     let mut changes = vec![told(audit, Some(old.for_audit()), Some(successor.for_audit()))];
     changes.push(Change::RotateKey { id: old.id, successor: Box::new(successor), grace_until });
-    minted.store(&control, changes, &idempotency).await
+    minted.store(control, changes, idempotency).await
 }
 
 pub(super) async fn replace(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
-    id: Id,
+    (id, headers): (Id, HeaderMap),
     body: Text,
 ) -> Answer {
     let asked: KeyChange = body.read()?;
-    update(&control, (&actor, &id), asked, |asked, _| asked.terms()).await
+    let expected = IfMatch::of(&headers)?.ok_or_else(must_match);
+    update(&control, (&actor, &id), (asked.clone(), expected), |_| asked.terms()).await
 }
 
 pub(super) async fn change(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
-    id: Id,
+    (id, headers): (Id, HeaderMap),
     body: Text,
 ) -> Answer {
-    let asked: KeyChange = body.read()?;
-    update(&control, (&actor, &id), asked, KeyChange::over).await
+    let asked: KeyPatch = body.read()?;
+    let expected = Ok(IfMatch::of(&headers)?.unwrap_or(IfMatch::Whatever));
+    update(&control, (&actor, &id), (asked.said(), expected), |old| asked.over(old)).await
 }
 
 /// Gives a key other terms. Its quota is counted by who holds it and not by its plan, so what was used stays used.
 async fn update(
     control: &Control,
     (actor, id): (&str, &Id),
-    asked: KeyChange,
-    terms: impl FnOnce(KeyChange, KeyTerms) -> KeyTerms,
+    (said, expected): (KeyChange, Result<IfMatch, Fault>),
+    terms: impl FnOnce(KeyTerms) -> KeyTerms,
 ) -> Answer {
     let _turn = control.turn().await;
     let (old, now) = (find(control, id).await?, control.now());
-    check(control, None, &asked).await?;
-    let needs = control.needs(None, asked.plan.as_ref()).await?;
+    expected?.check(&version_of(&old))?;
+    check(control, None, &said).await?;
     let mut new = old.clone();
-    new.terms = terms(asked, new.terms);
+    new.terms = terms(new.terms);
+    // What a key names that had ended may be gone, and is needed again if it works again.
+    let (tenant, plan) = match new.ends_at() > now {
+        true => (Some(&new.tenant), new.terms.plan.as_ref()),
+        false => (None, said.plan.as_ref()),
+    };
+    check_names(control.in_force().policy(), tenant, plan)?;
+    let needs = control.needs(tenant, plan).await?;
     let audit = control.audit(actor, "key.change", &subject(&old.id));
     let audit = told(audit, Some(old.for_audit()), Some(new.for_audit()));
     let update = Change::UpdateKey { id: old.id, terms: Box::new(new.terms.clone()) };
     control.store.commit([needs, vec![audit, update]].concat()).await?;
-    Ok(answer(StatusCode::OK, &KeyTold::of(&new, now)))
+    Ok(with_etag(answer(StatusCode::OK, &KeyTold::of(&new, now)), version_of(&new)))
 }
 
 pub(super) async fn revoke(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
-    id: Id,
+    (id, headers): (Id, HeaderMap),
 ) -> Answer {
+    let expected = IfMatch::of(&headers)?.unwrap_or(IfMatch::Whatever);
     let _nothing_vanishes = control.steady().await;
     let (key, now) = (find(&control, &id).await?, control.now());
+    expected.check(&version_of(&key))?;
     let audit = control.audit(&actor, "key.revoke", &subject(&key.id));
     let audit = told(audit, Some(key.for_audit()), None);
     control.store.commit(vec![audit, Change::RevokeKey { id: key.id, at: now }]).await?;
@@ -194,14 +215,15 @@ async fn check_limit(control: &Control, limit: Option<&RateLimit>) -> Result<(),
 struct Minted {
     key: ApiKey,
     /// What is answered, without the key: that is what may be remembered.
-    shown: Value,
+    told: Told,
     at: Time,
 }
 
 impl Minted {
     fn new(key: ApiKey, stored: &StoredKey, at: Time) -> Minted {
-        let shown = serde_json::to_value(KeyTold::of(stored, at)).unwrap_or_default();
-        Minted { key, shown, at }
+        let location = format!("/v1/keys/{}", stored.id);
+        let told = Told::made(location, Some(version_of(stored)), &KeyTold::of(stored, at));
+        Minted { key, told, at }
     }
 
     /// Makes the changes that issue it, and tells it once: whoever asks again is answered the same without it.
@@ -211,20 +233,8 @@ impl Minted {
         mut changes: Vec<Change>,
         idempotency: &Idempotency,
     ) -> Answer {
-        idempotency.remember(&mut changes, (StatusCode::CREATED, &self.shown), self.at);
-        match control.store.commit(changes).await {
-            Ok(_) => Ok(self.told()),
-            Err(why) => idempotency.or_earlier(why),
-        }
-    }
-
-    fn told(mut self) -> Response {
-        self.shown["key"] = json!(self.key.as_str());
-        let location = format!("/v1/keys/{}", self.shown["id"].as_str().unwrap_or_default());
-        let mut response = answer(StatusCode::CREATED, &self.shown);
-        if let Ok(location) = HeaderValue::from_str(&location) {
-            response.headers_mut().insert(LOCATION, location);
-        }
-        response
+        idempotency.remember(&mut changes, &self.told, self.at);
+        control.store.commit(changes).await?;
+        Ok(self.told.with_secret("key", self.key.as_str()).response())
     }
 }

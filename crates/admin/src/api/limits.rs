@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::http::{HeaderMap, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tollgate_policy::TenantId;
-use tollgate_storage::{PageOf, StoredKey};
+use tollgate_policy::compile::KeyInForce;
+use tollgate_storage::{StoreError, StoredKey};
 
 use super::Actor;
 use crate::answer::{Answer, Asked, Text, json};
 use crate::control::Control;
 use crate::fault::Fault;
+use crate::idempotency::{Idempotency, Told};
 use crate::live::{LiveLimit, OwnTerms, Whose};
 
 /// Whose counters, as a query says it.
@@ -84,26 +84,41 @@ pub(super) async fn read(
 pub(super) async fn reset(
     State(control): State<Arc<Control>>,
     Extension(Actor(actor)): Extension<Actor>,
+    headers: HeaderMap,
     body: Text,
 ) -> Answer {
     let asked: ResetAsked = body.read()?;
+    let idempotency = Idempotency::of(&headers, "POST /v1/limits/reset", &body.0)?;
+    // In a turn, so that of the same request twice one is done, and the other finds its answer.
+    let reset = |control: Arc<Control>| async move {
+        if let Some(earlier) = idempotency.replay(&control).await? {
+            return Ok(earlier);
+        }
+        renew(&control, &actor, asked).await?;
+        Ok(idempotency.done(&control, Told::nothing()).await)
+    };
+    control.in_turn(reset).await
+}
+
+/// Makes a counter new again.
+async fn renew(control: &Control, actor: &str, asked: ResetAsked) -> Result<(), Fault> {
     let ip = asked.ip.as_deref().map(address).transpose()?;
     let ResetAsked { tenant, user, key, plan, route, counter, .. } = asked;
-    let whose = found(&control, Whose { tenant, user, key, plan, route, ip, own: None }).await?;
-    let audit = control.audit(&actor, "limit.reset", &format!("counter {counter}"));
-    let missing =
-        Fault::not_found(&format!("counter `{counter}` among the limits of such a request"));
+    let whose = found(control, Whose { tenant, user, key, plan, route, ip, own: None }).await?;
+    let audit = control.audit(actor, "limit.reset", &format!("counter {counter}"));
     let (question, name) = (whose.clone(), counter.clone());
     let is_there = control.ask(move |plane| {
         plane.limits(&question).map(|all| all.iter().any(|one| one.counter == name))
     });
     if !is_there.await?? {
-        return Err(missing);
+        let what = format!("counter `{counter}` among the limits of such a request");
+        return Err(Fault::not_found(&what));
     }
     control.store.commit(vec![audit]).await?;
+    let failed = format!("`{counter}` could not be made new: whoever keeps it does not answer.");
     match control.ask(move |plane| plane.reset(&whose, &counter)).await?? {
-        true => Ok(StatusCode::NO_CONTENT.into_response()),
-        false => Err(missing),
+        true => Ok(()),
+        false => Err(Fault::new(StatusCode::SERVICE_UNAVAILABLE, failed)),
     }
 }
 
@@ -113,35 +128,19 @@ fn address(text: &str) -> Result<IpAddr, Fault> {
 
 /// The question with what a stored key tells: of a key its user, plan and limit, of a user the plan and limit of its only key.
 async fn found(control: &Control, mut whose: Whose) -> Result<Whose, Fault> {
-    if let Some(id) = &whose.key {
-        // A key of the file is not stored; the data plane knows it.
-        if let Ok(id) = id.parse()
-            && let Ok(key) = control.store.key(id).await
-        {
-            if key.tenant.as_str() != whose.tenant {
-                return Err(Fault::not_found(&format!(
-                    "key {} of tenant {}",
-                    key.id, whose.tenant
-                )));
-            }
-            whose.key = Some(key.origin.to_string());
-            whose.own = own_terms(&key);
-            whose.user = whose.user.or_else(|| key.user.map(|user| user.to_string()));
-            whose.plan = whose.plan.or_else(|| key.terms.plan.map(|plan| plan.to_string()));
-        }
+    if let Some(id) = whose.key.clone() {
+        let Some(key) = stored_key(control, &whose.tenant, &id).await? else { return Ok(whose) };
+        whose.key = Some(key.origin.to_string());
+        whose.own = own_terms(&key);
+        whose.user = whose.user.or_else(|| key.user.map(|user| user.to_string()));
+        whose.plan = whose.plan.or_else(|| key.terms.plan.map(|plan| plan.to_string()));
         return Ok(whose);
     }
     let (Some(user), None) = (&whose.user, &whose.plan) else { return Ok(whose) };
-    let Ok(tenant) = whose.tenant.parse::<TenantId>() else { return Ok(whose) };
-    let page = PageOf { after: None, limit: PageOf::MOST };
-    let page = control.store.keys(Some(tenant), page).await?;
-    let now = control.now();
-    let is_users = |key: &&StoredKey| {
-        key.ends_at() > now && key.user.as_ref().is_some_and(|one| one.as_str() == user)
-    };
-    let mut keys = page.rows.iter().filter(is_users);
-    if let Some(first) = keys.next()
-        && let others = keys.collect::<Vec<_>>()
+    // What is no name holds no keys.
+    let (Ok(tenant), Ok(user)) = (whose.tenant.parse(), user.parse()) else { return Ok(whose) };
+    let keys = control.store.keys_of(tenant, user, control.now()).await?;
+    if let [first, others @ ..] = &keys[..]
         && others.iter().all(|other| other.terms.plan == first.terms.plan)
     {
         whose.plan = first.terms.plan.as_ref().map(ToString::to_string);
@@ -150,6 +149,25 @@ async fn found(control: &Control, mut whose: Whose) -> Result<Whose, Fault> {
         whose.own = own_terms(first).filter(|_| is_one_line);
     }
     Ok(whose)
+}
+
+/// A tenant's key, if the storage has it; nothing if the file does, which the data plane knows.
+async fn stored_key(control: &Control, tenant: &str, id: &str) -> Result<Option<StoredKey>, Fault> {
+    let missing = || Fault::not_found(&format!("key {id} of tenant {tenant}"));
+    if let Ok(id) = id.parse() {
+        match control.store.key(id).await {
+            Ok(key) if key.tenant.as_str() == tenant => return Ok(Some(key)),
+            Ok(_) => return Err(missing()),
+            Err(StoreError::NotFound { .. }) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    let in_force = control.in_force();
+    let policy = in_force.policy();
+    // Of a tenant that does not exist the data plane says which would be right.
+    let Some(number) = policy.tenants().number(tenant) else { return Ok(None) };
+    let is_it = |key: &KeyInForce| key.id() == id && key.tenant() == number;
+    if policy.keys().iter().any(is_it) { Ok(None) } else { Err(missing()) }
 }
 
 fn own_terms(key: &StoredKey) -> Option<OwnTerms> {

@@ -15,7 +15,7 @@ mod usage;
 pub(crate) use audit::EntryTold;
 pub(crate) use config::InForceTold;
 pub(crate) use declared::ObjectTold;
-pub(crate) use key_terms::{KeyChange, KeyTold, NewKey, Rotation};
+pub(crate) use key_terms::{KeyChange, KeyPatch, KeyTold, NewKey, Rotation};
 pub(crate) use limits::{LimitsTold, ResetAsked};
 pub(crate) use plans::PlanBody;
 pub(crate) use usage::UsageTold;

@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::header::ACCEPT;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tollgate_storage::{Day, Grouping, UsageQuery, UsageRow};
+use tollgate_storage::{Day, Grouping, UsagePage, UsageQuery, UsageRow};
 
 use crate::answer::{Answer, Asked, json, text_of};
 use crate::control::Control;
 use crate::fault::Fault;
 
 const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
+
+/// Where CSV says what JSON says as `next`.
+const NEXT_CURSOR: HeaderName = HeaderName::from_static("next-cursor");
 
 /// Days that are told unless said otherwise, today included.
 const DAYS: u32 = 30;
@@ -27,6 +30,8 @@ pub(super) struct UsageAsked {
     from: Option<String>,
     to: Option<String>,
     group_by: Option<String>,
+    cursor: Option<String>,
+    limit: Option<usize>,
 }
 
 /// Usage, as an answer tells it.
@@ -38,6 +43,9 @@ pub(crate) struct UsageTold {
     to: String,
     /// One for each tenant and what it was grouped by.
     items: Vec<RowTold>,
+    /// What to send as `cursor` for the next rows; absent with the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 /// What one group used.
@@ -91,21 +99,34 @@ pub(super) async fn read(
         return Err(Fault::bad_request(format!("`from` {from} is after `to` {to}.")));
     }
     let group_by = grouping(asked.group_by.as_deref().unwrap_or_default())?;
+    let at_most = asked.limit.unwrap_or(UsageQuery::ROWS);
+    if !(1..=UsageQuery::ROWS).contains(&at_most) {
+        return Err(Fault::bad_request(format!("`limit` is 1 to {}.", UsageQuery::ROWS)));
+    }
+    let after = asked.cursor.as_deref().map(str::parse).transpose()?;
     // What is no name was used by nobody.
     let tenant = asked.tenant.map(|id| id.parse()).transpose();
     let key = asked.key.map(|id| id.parse()).transpose();
-    let rows = match (tenant, key) {
+    let page = match (tenant, key) {
         (Ok(tenant), Ok(key)) => {
-            let query = UsageQuery { tenant, key, group_by, ..UsageQuery::days(from, to) };
-            control.store.usage(query).await?
+            let days = UsageQuery::days(from, to);
+            control
+                .store
+                .usage(UsageQuery { tenant, key, group_by, after, at_most, ..days })
+                .await?
         }
-        _ => Vec::new(),
+        _ => UsagePage::default(),
     };
-    let items: Vec<RowTold> = rows.into_iter().map(RowTold::from).collect();
+    let next = page.next.map(|cursor| cursor.to_string());
+    let items: Vec<RowTold> = page.rows.into_iter().map(RowTold::from).collect();
     if wants_csv(&headers) {
-        return Ok(text_of(StatusCode::OK, CSV, csv(&items, group_by)));
+        let mut response = text_of(StatusCode::OK, CSV, csv(&items, group_by));
+        if let Some(next) = next.and_then(|cursor| HeaderValue::from_str(&cursor).ok()) {
+            response.headers_mut().insert(NEXT_CURSOR, next);
+        }
+        return Ok(response);
     }
-    let told = UsageTold { from: from.to_string(), to: to.to_string(), items };
+    let told = UsageTold { from: from.to_string(), to: to.to_string(), items, next };
     Ok(json(StatusCode::OK, &told))
 }
 

@@ -12,6 +12,7 @@ use crate::api::Actor;
 use crate::control::{Control, NewConfig, Replaced, config_tag};
 use crate::data_plane::{DataPlane, Notice};
 use crate::fault::Fault;
+use crate::if_match::IfMatch;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -49,7 +50,8 @@ impl Admin for Configuration {
         let Some(Actor(actor)) = request.extensions().get().cloned() else {
             return Err(Status::from(&Fault::unauthorized()));
         };
-        let UpdateConfigRequest { text, expected_version: expected } = request.into_inner();
+        let UpdateConfigRequest { text, expected_version } = request.into_inner();
+        let expected = expected_version.map_or(IfMatch::Whatever, IfMatch::tag);
         let Replaced { version, warnings } =
             self.control.replace_config(&actor, NewConfig { text, expected }).await?;
         Ok(Response::new(UpdateConfigResponse {

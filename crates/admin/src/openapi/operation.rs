@@ -1,6 +1,7 @@
 //! One operation of the API, with everything that it may be asked with and answer.
 
 use serde_json::{Value, json};
+use tollgate_storage::PageOf;
 
 /// One operation of a path.
 pub(super) struct Operation {
@@ -60,7 +61,11 @@ impl Operation {
     }
 
     pub(super) fn page(self) -> Operation {
-        let rows = json!({ "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 });
+        self.page_of(100, PageOf::MOST)
+    }
+
+    pub(super) fn page_of(self, default: usize, most: usize) -> Operation {
+        let rows = json!({ "type": "integer", "minimum": 1, "maximum": most, "default": default });
         self.query("cursor", "What `next` of the page before said.").parameter(
             "query",
             "limit",
@@ -83,7 +88,8 @@ impl Operation {
     }
 
     pub(super) fn if_match(self) -> Operation {
-        self.header("If-Match", "The ETag that was read, or `*`.").problems(&[412])
+        self.header("If-Match", "The ETag that was read, several with commas between, or `*`.")
+            .problems(&[412])
     }
 
     pub(super) fn body(mut self, schema: &Value) -> Operation {

@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 use tollgate_policy::shapes::{File, Tenant};
+use tollgate_storage::UsageQuery;
 
 use super::operation::Operation;
 use super::schemas::Schemas;
 use crate::api::{
-    EntryTold, InForceTold, KeyChange, KeyTold, LimitsTold, NewKey, ObjectTold, PlanBody,
+    EntryTold, InForceTold, KeyChange, KeyPatch, KeyTold, LimitsTold, NewKey, ObjectTold, PlanBody,
     ResetAsked, Rotation, UsageTold,
 };
 use crate::refusals::RefusedRequest;
@@ -37,7 +38,8 @@ fn keys(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
     let key = schemas.of::<KeyTold>("KeyTold");
     let page = schemas.page("Keys", &key);
     let (new, change) = (schemas.of::<NewKey>("NewKey"), schemas.of::<KeyChange>("KeyChange"));
-    let rotation = schemas.of::<Rotation>("Rotation");
+    let (patch, rotation) =
+        (schemas.of::<KeyPatch>("KeyPatch"), schemas.of::<Rotation>("Rotation"));
     let one = |id: &str, summary: &str| Operation::new(id, summary).path("id");
     let list =
         Operation::new("listKeys", "The file's keys, then the API's in the order of their issue.")
@@ -64,20 +66,28 @@ fn keys(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
                 (
                     "put",
                     one("replaceKey", "Gives a key other terms, all of them.")
+                        .if_match()
                         .body(&change)
-                        .problems(&[409])
+                        .problems(&[409, 428])
                         .answers(200, JSON, &key),
                 ),
                 (
                     "patch",
-                    one("changeKey", "Gives a key other terms where they are said.")
-                        .body(&change)
-                        .problems(&[409])
-                        .answers(200, JSON, &key),
+                    one(
+                        "changeKey",
+                        "Gives a key other terms where they are said; `null` takes one away.",
+                    )
+                    .if_match()
+                    .body(&patch)
+                    .problems(&[409])
+                    .answers(200, JSON, &key),
                 ),
                 (
                     "delete",
-                    one("revokeKey", "Ends a key at once.").problems(&[409]).answers_nothing(),
+                    one("revokeKey", "Ends a key at once.")
+                        .if_match()
+                        .problems(&[409])
+                        .answers_nothing(),
                 ),
             ]),
         ),
@@ -176,14 +186,14 @@ fn others(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
                 "get",
                 Operation::new(
                     "readUsage",
-                    "What was used, by tenant and whatever it is grouped by.",
+                    "What was used, by tenant and whatever it is grouped by. CSV says `next` in its header Next-Cursor.",
                 )
                 .query("tenant", "Only this tenant's.")
                 .query("key", "Only this key's.")
                 .query("from", "The first day, as 2027-01-31; 30 days if left out.")
                 .query("to", "The last day; today if left out.")
                 .query("group_by", "Any of tenant, key, route, plan, day, with commas between.")
-                .problems(&[422])
+                .page_of(UsageQuery::ROWS, UsageQuery::ROWS)
                 .answers_with(
                     200,
                     &json!({ JSON: { "schema": usage }, "text/csv": { "schema": text } }),
@@ -210,6 +220,7 @@ fn others(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
             methods([(
                 "post",
                 Operation::new("resetLimit", "Makes one counter new again.")
+                    .idempotent()
                     .body(&reset)
                     .problems(&[404])
                     .answers_nothing(),
@@ -249,6 +260,7 @@ fn others(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
             methods([(
                 "post",
                 Operation::new("reloadConfig", "Reads the file again and puts it into force.")
+                    .idempotent()
                     .problems(&[409, 422, 500])
                     .answers(200, JSON, &in_force),
             )]),

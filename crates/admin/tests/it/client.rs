@@ -63,7 +63,8 @@ impl Ask {
         drop(connection);
     }
 
-    fn write(&self, to: SocketAddr) -> TcpStream {
+    /// Sends it, and leaves the answer to whoever reads the connection.
+    pub fn write(&self, to: SocketAddr) -> TcpStream {
         let mut connection = TcpStream::connect(to).unwrap();
         let mut head = format!("{}\r\nhost: {to}\r\nconnection: close\r\n", self.line);
         for (name, value) in &self.headers {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tollgate_storage::{Change, KeyDraft, KeyTerms, ObjectKind};
 
+use crate::node::FILE;
 use crate::{Ask, Node};
 
 #[test]
@@ -72,27 +73,68 @@ fn no_key_is_left_in_a_tenant_that_vanished() {
     }
 }
 
+/// Does something while the storage takes changes and makes none, and lets it go on then.
+fn while_the_storage_is_held_up<R>(node: &Node, work: impl FnOnce() -> R) -> R {
+    let held = node.hold.lock();
+    let draft =
+        KeyDraft { tenant: "acme".parse().unwrap(), user: None, terms: KeyTerms::default() };
+    let (_, key) = draft.mint(crate::NOW).unwrap();
+    let store = node.store.clone();
+    let holding = node.runtime.spawn(async move {
+        store.commit(vec![Change::IssueKey(Box::new(key))]).await.unwrap();
+    });
+    let done = work();
+    drop(held);
+    node.runtime.block_on(holding).unwrap();
+    done
+}
+
+/// A client that waits no longer sends its request again, while the first is still being done.
+#[test]
+fn whoever_asks_again_meanwhile_is_answered_what_the_first_is() {
+    let node = Node::start();
+    let key = node.post("/v1/keys", &json!({ "tenant": "acme" })).expect(201);
+    let rotate = format!("/v1/keys/{}/rotate", key["id"].as_str().unwrap());
+    let asks = [
+        ("/v1/tenants", json!({ "id": "made" })),
+        ("/v1/plans", json!({ "name": "gold" })),
+        (&rotate, json!({ "grace_seconds": 0 })),
+    ];
+    for (path, body) in asks {
+        let ask = Ask::new("POST", path).header("idempotency-key", path).json(&body);
+        thread::scope(|scope| {
+            let workers: Vec<_> = while_the_storage_is_held_up(&node, || {
+                let workers = (0..4).map(|_| scope.spawn(|| node.send(&ask)));
+                let workers = workers.collect();
+                // Long enough for all to have asked; whoever comes later finds the answer there, which tells nothing.
+                thread::sleep(Duration::from_millis(300));
+                workers
+            });
+            let answers: Vec<_> = workers.into_iter().map(|one| one.join().unwrap()).collect();
+            let mut told: Vec<_> = answers.iter().map(|answer| answer.expect(201)).collect();
+            let replayed =
+                answers.iter().filter(|one| one.header("idempotency-replayed").is_some());
+            assert_eq!(replayed.count(), 3, "{path}");
+            // Only the first is told the key.
+            told.iter_mut().for_each(|told| drop(told.as_object_mut().unwrap().remove("key")));
+            assert!(told.iter().all(|one| *one == told[0]), "{path}: {told:?}");
+        });
+    }
+}
+
 /// The storage is held up while the caller waits for it, so that it hangs up just between what is stored and what is in force.
 #[test]
 fn whoever_hangs_up_leaves_nothing_stored_that_is_not_in_force() {
     let node = Node::start();
     let mut stored = 0;
     for at in 0..5 {
-        let held = node.hold.lock();
-        let terms = KeyTerms::default();
-        let draft = KeyDraft { tenant: "acme".parse().unwrap(), user: None, terms };
-        let (_, key) = draft.mint(crate::NOW).unwrap();
-        let store = node.store.clone();
-        let holding = node.runtime.spawn(async move {
-            store.commit(vec![Change::IssueKey(Box::new(key))]).await.unwrap();
-        });
         let id = format!("t{at}");
         let ask = Ask::new("POST", "/v1/tenants").json(&json!({ "id": id }));
-        // Long enough to get as far as the storage; where it is not, the round tells nothing.
-        ask.send_and_hang_up(node.address, Duration::from_millis(300));
-        thread::sleep(Duration::from_millis(100));
-        drop(held);
-        node.runtime.block_on(holding).unwrap();
+        while_the_storage_is_held_up(&node, || {
+            // Long enough to get as far as the storage; where it is not, the round tells nothing.
+            ask.send_and_hang_up(node.address, Duration::from_millis(300));
+            thread::sleep(Duration::from_millis(100));
+        });
         node.runtime.block_on(node.store.barrier()).unwrap();
         if node.runtime.block_on(node.store.object(ObjectKind::Tenant, &id)).is_ok() {
             stored += 1;
@@ -104,4 +146,35 @@ fn whoever_hangs_up_leaves_nothing_stored_that_is_not_in_force() {
         }
     }
     assert!(stored > 0);
+}
+
+/// Waits until so many policies have begun to be put into force, or for a second.
+fn have_begun(node: &Node, policies: usize) -> bool {
+    (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        node.plane.begun.load(Relaxed) >= policies
+    })
+}
+
+/// The next change is made from what a reload puts into force, and not from what it is about to replace.
+#[test]
+fn whoever_hangs_up_keeps_its_turn_until_a_reload_is_in_force() {
+    let node = Node::start();
+    std::fs::write(&node.plane.file, format!("{FILE}  - {{ id: ajax }}\n")).unwrap();
+    thread::scope(|scope| {
+        let held = node.plane.hold.lock();
+        let reload = Ask::new("POST", "/v1/config/reload");
+        let connection = reload.write(node.address);
+        assert!((0..60).any(|_| have_begun(&node, 1)), "it reloads");
+        drop(connection);
+        let made = scope.spawn(|| node.post("/v1/tenants", &json!({ "id": "made" })).expect(201));
+        // With the turn it would begin at once; without, it waits for as long as it has to.
+        assert!(!have_begun(&node, 2), "a reload that is under way lost its turn");
+        drop(held);
+        made.join().unwrap();
+    });
+    let in_force = node.in_force();
+    let has = |id: &str| in_force.policy().tenants().number(id).is_some();
+    assert!(has("ajax") && has("made"));
+    assert!(node.get("/v1/config").text.contains("ajax"));
 }

@@ -76,6 +76,18 @@ fn a_reload_reads_the_file_again_and_keeps_what_the_api_made() {
 }
 
 #[test]
+fn a_repeated_reload_is_done_once() {
+    let node = Node::start();
+    let ask = Ask::new("POST", "/v1/config/reload").header("idempotency-key", "r-1");
+    let first = node.send(&ask).expect(200);
+    std::fs::write(&node.plane.file, format!("{FILE}  - {{ id: ajax }}\n")).unwrap();
+    let again = node.send(&ask);
+    assert_eq!(again.expect(200), first);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert!(node.in_force().policy().tenants().number("ajax").is_none());
+}
+
+#[test]
 fn a_configuration_does_not_strand_keys() {
     let node = Node::start();
     let of_plan = node.post("/v1/keys", &json!({ "tenant": "part", "plan": "pro" })).expect(201);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::{Node, TOKEN};
+use crate::{Ask, Node, TOKEN};
 
 #[test]
 fn the_description_refers_to_nothing_it_lacks() {
@@ -20,6 +20,33 @@ fn the_description_refers_to_nothing_it_lacks() {
         seen += 1;
     }
     assert!(seen > 20);
+}
+
+/// A router does not tell its routes, so they are read where they are written.
+#[test]
+fn every_route_is_described() {
+    let node = Node::start();
+    let document = node.get("/openapi.json").expect(200);
+    let is_described = |path: &str| document["paths"].get(path).is_some();
+    let source = include_str!("../../src/api/mod.rs");
+    let routes: Vec<&str> =
+        source.split("\"/v1/").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(routes.len() > 10, "{routes:?}");
+    for route in routes {
+        assert!(is_described(&format!("/v1/{route}")), "/v1/{route} is not described");
+    }
+    // Whoever asks for what a path does not do is told what it does.
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let answer = node.send(&Ask::new("TRACE", &path.replace("{id}", "x")));
+        assert_eq!(answer.status, 405, "{path}");
+        let allowed = answer.header("allow").unwrap_or_default().to_ascii_lowercase();
+        let mut allowed: Vec<&str> = allowed.split(',').filter(|name| *name != "head").collect();
+        let mut described: Vec<&str> =
+            operations.as_object().unwrap().keys().map(String::as_str).collect();
+        allowed.sort_unstable();
+        described.sort_unstable();
+        assert_eq!(allowed, described, "{path}");
+    }
 }
 
 /// No 5xx, no status and no body that the description does not have.

@@ -102,10 +102,52 @@ fn a_change_of_plan_keeps_the_rest() {
     let sha256 = tollgate_policy::ApiKey::read(key.as_bytes()).unwrap().sha256();
     let found = node.keys.find(&sha256, crate::NOW).unwrap();
     assert_eq!(found.plan().unwrap().as_str(), "pro");
-    let told = node.send(&Ask::new("PUT", &path).json(&json!({ "plan": "free" }))).expect(200);
+    let told = node.put(&path, "*", &json!({ "plan": "free" })).expect(200);
     assert_eq!((&told["plan"], &told["name"]), (&json!("free"), &Value::Null));
     let unknown = node.send(&Ask::new("PATCH", &path).json(&json!({ "plan": "gold" })));
     assert!(unknown.expect(422)["detail"].as_str().unwrap().contains("gold"));
+}
+
+#[test]
+fn a_replaced_key_is_the_one_that_was_read() {
+    let node = Node::start();
+    let issued = node.post("/v1/keys", &json!({ "tenant": "acme", "plan": "free" }));
+    let path = format!("/v1/keys/{}", issued.expect(201)["id"].as_str().unwrap());
+    let first = node.get(&path).header("etag").unwrap().to_owned();
+    assert_eq!(issued.header("etag"), Some(first.as_str()));
+    node.send(&Ask::new("PUT", &path).json(&json!({ "plan": "pro" }))).expect(428);
+    let replaced = node.put(&path, &first, &json!({ "plan": "pro" }));
+    assert_eq!(replaced.expect(200)["plan"], "pro");
+    let second = replaced.header("etag").unwrap().to_owned();
+    assert_eq!(node.get(&path).header("etag"), Some(second.as_str()));
+    // Somebody who saw the key before that would take the plan away again.
+    let late = node.put(&path, &first, &json!({ "name": "ci" })).expect(412);
+    assert_eq!(late["etag"], second.as_str());
+    let patch = |tag: &str| Ask::new("PATCH", &path).header("if-match", tag);
+    node.send(&patch(&first).json(&json!({ "name": "ci" }))).expect(412);
+    let delete = |tag: &str| Ask::new("DELETE", &path).header("if-match", tag);
+    node.send(&delete(&first)).expect(412);
+    assert_eq!(node.get(&path).expect(200)["plan"], "pro");
+    let list = format!("{first}, {second}");
+    node.put(&path, &list, &json!({ "plan": "free" })).expect(200);
+    assert_eq!(node.send(&delete("*")).status, 204);
+}
+
+#[test]
+fn a_null_takes_away_what_a_key_had() {
+    let node = Node::start();
+    let limit = json!({ "sustained": { "rate": 5 } });
+    let all = json!({
+        "tenant": "acme", "plan": "pro", "name": "ci", "expires_at": "2028-01-01T00:00:00Z", "rate_limit": limit,
+    });
+    let (id, _) = issue(&node, &all);
+    let path = format!("/v1/keys/{id}");
+    for field in ["plan", "name", "expires_at", "rate_limit"] {
+        assert!(node.get(&path).expect(200).get(field).is_some(), "{field}");
+        let told = node.send(&Ask::new("PATCH", &path).json(&json!({ field: null }))).expect(200);
+        assert_eq!(told.get(field), None);
+        assert_eq!(node.get(&path).expect(200).get(field), None);
+    }
 }
 
 #[test]
@@ -230,11 +272,12 @@ fn keys_of_the_file_are_listed_first_and_read_only() {
 }
 
 #[test]
-fn used_quota_carries_over_to_another_plan() {
+fn used_quota_carries_over_to_another_plan_of_its_time_zone() {
     let file = "\
 plans:
   free: { quota: { limit: 10, window: month } }
   pro: { quota: { limit: 1000, window: month } }
+  tokyo: { quota: { limit: 1000, window: month, time_zone: Asia/Tokyo } }
 tenants: [ { id: acme } ]
 ";
     let node = Node::of(file);
@@ -255,7 +298,10 @@ tenants: [ { id: acme } ]
         assert!(node.plane.gate.decide(&in_force, &caller, work).is_admitted());
     }
     assert_eq!(quota(), ("plan:free".to_owned(), 6));
-    node.send(&Ask::new("PATCH", &format!("/v1/keys/{id}")).json(&json!({ "plan": "pro" })))
-        .expect(200);
-    assert_eq!(quota(), ("plan:pro".to_owned(), 996));
+    // In another zone days begin at other moments, so that is another balance; the first one stays as it is.
+    for (plan, left) in [("pro", 996), ("tokyo", 1000), ("pro", 996)] {
+        let change = Ask::new("PATCH", &format!("/v1/keys/{id}")).json(&json!({ "plan": plan }));
+        node.send(&change).expect(200);
+        assert_eq!(quota(), (format!("plan:{plan}"), left));
+    }
 }

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use tollgate_admin::{Moment, RefusalReason, RefusedRequest};
 use tollgate_gate::Holder;
 use tollgate_policy::compile::Work;
+use tollgate_storage::{Change, KeyDraft, KeyTerms};
 
-use crate::{NOW, Node};
+use crate::node::FILE;
+use crate::{Ask, NOW, Node};
 
 /// Sends so many requests of a user through the gate, and answers how many passed.
 fn spend(node: &Node, user: &str, requests: usize) -> usize {
@@ -65,6 +67,35 @@ fn the_plan_of_a_users_only_key_counts() {
 }
 
 #[test]
+fn a_key_is_found_behind_a_thousand_others_of_its_tenant() {
+    let node = Node::start();
+    let acme = || "acme".parse().unwrap();
+    let keys = (0..1001).map(|_| {
+        let draft = KeyDraft { tenant: acme(), user: None, terms: KeyTerms::default() };
+        Change::IssueKey(Box::new(draft.mint(NOW).unwrap().1))
+    });
+    node.runtime.block_on(node.store.commit(keys.collect())).unwrap();
+    node.post("/v1/keys", &json!({ "tenant": "acme", "user": "bob", "plan": "pro" })).expect(201);
+    let told = node.get("/v1/limits?tenant=acme&user=bob").expect(200);
+    assert_eq!(told["whose"]["plan"], "pro");
+    assert_eq!(told["items"][0]["source"], "plan:pro");
+}
+
+#[test]
+fn a_key_that_is_nowhere_has_no_counters() {
+    let keys = format!("keys: [ {{ id: ops, tenant: acme, sha256: {} }} ]\n", "a".repeat(64));
+    let node = Node::of(&format!("{FILE}{keys}"));
+    assert!(limits(&node, "tenant=acme&key=ops").len() > 1);
+    for key in ["key_nowhere", "no%20name"] {
+        let told = node.get(&format!("/v1/limits?tenant=acme&key={key}")).expect(404);
+        assert!(told["detail"].as_str().unwrap().contains("tenant acme"), "{told}");
+    }
+    node.get("/v1/limits?tenant=part&key=ops").expect(404);
+    let reset = json!({ "tenant": "acme", "key": "key_nowhere", "counter": "any" });
+    node.post("/v1/limits/reset", &reset).expect(404);
+}
+
+#[test]
 fn a_reset_makes_one_counter_new_and_no_other() {
     let node = Node::start();
     assert_eq!(spend(&node, "ann", 30), 10);
@@ -81,6 +112,24 @@ fn a_reset_makes_one_counter_new_and_no_other() {
     let wrong = json!({ "tenant": "acme", "user": "ann", "counter": "tollgate:ratelimit:nothing" });
     node.post("/v1/limits/reset", &wrong).expect(404);
     node.post("/v1/limits/reset", &json!({ "tenant": "acme" })).expect(422);
+}
+
+#[test]
+fn a_repeated_reset_gives_nothing_twice() {
+    let node = Node::start();
+    let left = || limits(&node, "tenant=acme&user=ann")[1].clone();
+    let body = json!({ "tenant": "acme", "user": "ann", "counter": left()["counter"] });
+    let ask = Ask::new("POST", "/v1/limits/reset").header("idempotency-key", "r-1").json(&body);
+    assert_eq!(spend(&node, "ann", 10), 10);
+    assert_eq!(node.send(&ask).status, 204);
+    assert_eq!(left()["tokens"], 50);
+    assert_eq!(spend(&node, "ann", 10), 10);
+    let again = node.send(&ask);
+    assert_eq!((again.status, again.header("idempotency-replayed")), (204, Some("true")));
+    assert_eq!(left()["tokens"], 0);
+    let other = json!({ "tenant": "acme", "counter": left()["counter"] });
+    let other = Ask::new("POST", "/v1/limits/reset").header("idempotency-key", "r-1").json(&other);
+    node.send(&other).expect(422);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -34,6 +35,10 @@ pub struct Plane {
     pub clock: FakeClock,
     pub file: PathBuf,
     state: Mutex<(Arc<InForce>, Arc<str>)>,
+    /// While this is locked, no policy is put into force.
+    pub hold: Mutex<()>,
+    /// How many policies have begun to be put into force.
+    pub begun: AtomicUsize,
     pub refusals: RefusalRing,
 }
 
@@ -70,6 +75,8 @@ impl DataPlane for SharedPlane {
         }
         let plane = Arc::clone(&self.0);
         Ok(Ready::new(&policy.clone(), move || {
+            plane.begun.fetch_add(1, Relaxed);
+            let _while_held = plane.hold.lock();
             let in_force = plane.gate.enforce(policy);
             *plane.state.lock() = (in_force, text);
         }))
@@ -156,7 +163,9 @@ impl Node {
         let gate = Gate::with_clock(clock.clone(), 10_000);
         let state = Mutex::new((gate.enforce(policy), file.into()));
         let refusals = RefusalRing::new(2);
-        let plane = Arc::new(Plane { gate, clock, file: path, state, refusals });
+        let (hold_policies, begun) = (Mutex::new(()), AtomicUsize::new(0));
+        let plane = Plane { gate, clock, file: path, state, hold: hold_policies, begun, refusals };
+        let plane = Arc::new(plane);
         runtime.block_on(store.for_each_key(NOW, |key| keys.apply(&key, ()))).unwrap();
         let token = AdminToken::new(TOKEN).unwrap();
         let admin = Admin::new(store.clone(), Arc::new(SharedPlane(Arc::clone(&plane))), token);

@@ -108,6 +108,10 @@ fn a_replacement_must_say_what_it_replaces() {
     let stale = node.put("/v1/plans/gold", &first, &body(3)).expect(412);
     assert_eq!(stale["etag"], second.as_str());
     node.put("/v1/plans/gold", "\"nonsense\"", &body(3)).expect(412);
+    node.put("/v1/plans/gold", &format!("W/{second}"), &body(3)).expect(412);
+    let list = node.put("/v1/plans/gold", &format!("{first}, {second}"), &body(2));
+    list.expect(200);
+    let second = list.header("etag").unwrap().to_owned();
     assert_eq!(node.get("/v1/plans/gold").expect(200)["rate_limit"]["sustained"]["rate"], 2);
     node.put("/v1/plans/gold", "*", &json!({ "name": "other" })).expect(422);
     node.put("/v1/plans/none", "*", &json!({ "name": "none" })).expect(404);
@@ -138,6 +142,22 @@ fn what_is_in_use_stays() {
 }
 
 #[test]
+fn a_key_that_has_expired_keeps_no_tenant() {
+    let node = Node::start();
+    node.post("/v1/tenants", &json!({ "id": "made" })).expect(201);
+    // NOW is 2027-01-15T08:00:00Z.
+    let key = json!({ "tenant": "made", "expires_at": "2027-01-15T09:00:00Z" });
+    let key = node.post("/v1/keys", &key).expect(201);
+    assert_eq!(node.delete("/v1/tenants/made").expect(409)["keys"], 1);
+    node.plane.clock.advance(std::time::Duration::from_secs(3600));
+    assert_eq!(node.delete("/v1/tenants/made").status, 204);
+    // It would be nobody's.
+    let path = format!("/v1/keys/{}", key["id"].as_str().unwrap());
+    node.send(&Ask::new("PATCH", &path).json(&json!({ "expires_at": null }))).expect(422);
+    node.send(&Ask::new("PATCH", &path).json(&json!({ "name": "old" }))).expect(200);
+}
+
+#[test]
 fn a_bad_tenant_changes_nothing_and_is_told_every_fault() {
     let node = Node::start();
     let body = json!({ "id": "x y", "plan": 7, "rate_limit": { "sustained": { "rate": 0 } } });
@@ -153,13 +173,31 @@ fn a_bad_tenant_changes_nothing_and_is_told_every_fault() {
 }
 
 #[test]
-fn a_repeated_creation_is_answered_again() {
-    let node = Node::start();
-    let ask = Ask::new("POST", "/v1/tenants")
-        .header("idempotency-key", "t-1")
-        .json(&json!({ "id": "made" }));
-    let first = node.send(&ask).expect(201);
-    let again = node.send(&ask);
-    assert_eq!(again.expect(201), first);
-    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+fn a_repeated_creation_is_answered_again_also_after_a_restart() {
+    let mut node = Node::start();
+    let child = |id: &str, rate: u64| json!({ "id": id, "parent": "part", "rate_limit": { "sustained": { "rate": rate } } });
+    node.post("/v1/tenants", &child("one", 80)).expect(201);
+    // More than there is, which is warned of.
+    let asks = [
+        ("/v1/tenants", child("two", 60)),
+        ("/v1/plans", json!({ "name": "gold" })),
+        ("/v1/keys", json!({ "tenant": "acme" })),
+    ];
+    for (path, body) in asks {
+        let ask = Ask::new("POST", path).header("idempotency-key", path).json(&body);
+        let first = node.send(&ask);
+        let mut told = first.expect(201);
+        assert_eq!(path == "/v1/tenants", told.get("warnings").is_some(), "{told}");
+        told.as_object_mut().unwrap().remove("key");
+        for _ in 0..2 {
+            let again = node.send(&ask);
+            assert_eq!(again.expect(201), told);
+            assert_eq!(again.header("idempotency-replayed"), Some("true"));
+            for header in ["location", "etag"] {
+                assert!(again.header(header).is_some(), "{path}: {header}");
+                assert_eq!(again.header(header), first.header(header), "{path}");
+            }
+            node = Node::in_folder(FILE, node.stop());
+        }
+    }
 }

@@ -58,3 +58,37 @@ fn csv_is_for_whoever_accepts_it() {
          acme,\"GET /a,b\",free,3,1,6\r\nacme,GET /c,free,4,1,8\r\n"
     );
 }
+
+#[test]
+fn a_year_by_key_and_day_comes_in_pages() {
+    let node = Node::start();
+    let mut recorder = UsageRecorder::new();
+    for key in 0..300 {
+        let key = format!("key_{key}");
+        let caller = Caller { tenant: "acme", key: &key, route: "GET /c", plan: "free" };
+        for days_ago in 0..365 {
+            let then = NOW.as_nanos() - days_ago * 86_400_000_000_000;
+            let then = tollgate_core::Time::from_nanos(then);
+            recorder.count(caller, Use { refused: false, tokens: 1 }, then);
+        }
+        node.runtime.block_on(node.store.add_usage(recorder.drain())).unwrap();
+    }
+    let path = "/v1/usage?from=2026-01-16&group_by=key,day";
+    let first = node.get(path).expect(200);
+    assert_eq!(first["items"].as_array().unwrap().len(), 100_000);
+    let next = first["next"].as_str().unwrap();
+    let last = node.get(&format!("{path}&cursor={next}")).expect(200);
+    assert_eq!(last["items"].as_array().unwrap().len(), 9_500);
+    assert_eq!(last.get("next"), None);
+    // CSV says in a header what JSON says in its body.
+    let csv = Ask::new("GET", &format!("{path}&limit=2")).header("accept", "text/csv");
+    let csv = node.send(&csv);
+    assert_eq!(csv.text.lines().count(), 3);
+    let next = csv.header("next-cursor").unwrap();
+    let third = node.get(&format!("{path}&limit=1&cursor={next}")).expect(200);
+    assert_eq!(third["items"][0], first["items"][2]);
+    node.get("/v1/usage?limit=0").expect(400);
+    node.get("/v1/usage?limit=100001").expect(400);
+    node.get("/v1/usage?cursor=nonsense").expect(400);
+    node.get(&format!("/v1/usage?cursor={next}")).expect(400);
+}

@@ -11,7 +11,8 @@ use super::placed::{LimitId, Place};
 pub(crate) struct Balance {
     /// For people.
     pub(crate) source: String,
-    /// For counters: a plan's is called by no plan, so that what was used carries over to another.
+    /// For counters: a plan's is called by no plan, so that what was used carries over to another. The quota's time zone is part of
+    /// the counter all the same: periods of another zone begin at other moments, so what was used in one is not of the other.
     pub(crate) counter: String,
     pub(crate) path: Path,
 }

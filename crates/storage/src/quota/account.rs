@@ -22,6 +22,10 @@ pub struct QuotaAccount {
     state: Mutex<State<Caller>>,
 }
 
+/// How often the store is asked to take something back: one round is for what was on its way, one for what is given back, and the
+/// others for those who spend meanwhile.
+const ROUNDS: usize = 10;
+
 type Caller = oneshot::Sender<Result<Charged, NotSpent>>;
 /// Who waited, and what became of it.
 type Told = (Waiter<Caller>, Result<(), NotSpent>);
@@ -107,17 +111,29 @@ impl QuotaAccount {
         (standing.period.begins == period.begins).then_some(standing.used)
     }
 
-    /// Makes everything unspent that is used, so far as that is known here.
-    pub(super) fn renew(self: &Arc<Self>) {
-        let errand = {
+    /// Makes everything unspent that is used, so far as that is known here, and waits until the store has written it down: a crash
+    /// after it takes nothing back.
+    ///
+    /// # Errors
+    ///
+    /// If the store did not write it down.
+    pub(super) async fn renew(self: &Arc<Self>) -> Result<(), StoreError> {
+        {
             let mut state = self.state.lock();
             let used = state.used();
             if let Some(period) = state.period() {
                 state.give_back(period.begins, used);
             }
-            state.errand()
-        };
-        self.run(errand);
+        }
+        for _ in 0..ROUNDS {
+            let errand = self.state.lock().errand();
+            self.run(errand);
+            self.store.barrier().await?;
+            if self.state.lock().is_settled() {
+                return Ok(());
+            }
+        }
+        Err(Unavailable::Failed("what was given back is not written down".to_owned()).into())
     }
 
     /// What is known of it; nothing before the store was first asked in this period.

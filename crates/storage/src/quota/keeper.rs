@@ -281,10 +281,7 @@ impl Keeper for QuotaKeeper {
             // What is not known here cannot be given back.
             let known = balance.0.spend(Draw { amount: 0, ..draw }).await;
             let is_known = matches!(known, Ok(_) | Err(NotSpent::Exhausted { .. }));
-            if is_known {
-                balance.0.renew();
-            }
-            is_known
+            is_known && balance.0.renew().await.is_ok()
         })
     }
 }

@@ -281,6 +281,11 @@ impl<W: MayLeave> State<W> {
         }
     }
 
+    /// Whether the store has written down no more than is used and a block besides.
+    pub(super) fn is_settled(&self) -> bool {
+        self.returning == 0 && self.unspent <= block(self.limit, self.used())
+    }
+
     pub(super) fn is_asking(&self) -> bool {
         self.is_asking
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Value, cmd};
 use tokio::sync::mpsc::Sender;
 use tollgate_core::Time;
-use tollgate_policy::TenantId;
+use tollgate_policy::{TenantId, UserName};
 use tollgate_redis::Plain;
 
 use super::feed::Feed;
@@ -116,6 +116,7 @@ impl Reader {
                 }));
             }
             Read::Keys(tenant, page, reply) => reply.send(self.keys(tenant, page).await),
+            Read::KeysOf(whose, now, reply) => reply.send(self.keys_of(whose, now).await),
             Read::AllKeys(now, parts) => {
                 if let Err(why) = self.send_all(now, &parts).await {
                     drop(parts.send(Err(why)).await);
@@ -123,7 +124,7 @@ impl Reader {
             }
             Read::Object(kind, id, reply) => reply.send(self.object(kind, id).await),
             Read::Objects(kind, reply) => reply.send(self.objects(kind).await),
-            Read::KeysInForce(kind, id, reply) => {
+            Read::KeysInForce(kind, id, _, reply) => {
                 let name = format!("{}:{id}", kind.name());
                 let found = self.hash("in_force", &name).await;
                 reply.send(found.map(|found| found.and_then(|n| n.parse().ok()).unwrap_or(0)));
@@ -176,6 +177,26 @@ impl Reader {
         let from = (after, wanted + 1);
         let rows = Parts::new((&self.plain, &self.names), order, from).next().await?;
         Ok(page_of(read_rows(&rows)?, wanted))
+    }
+
+    /// All keys of a user that have not ended. Nothing lists them but their tenant's, which is read whole.
+    async fn keys_of(
+        &self,
+        (tenant, user): (TenantId, UserName),
+        now: Time,
+    ) -> Result<Vec<StoredKey>, StoreError> {
+        let order = Names::order(Some(tenant.as_str()));
+        let mut rest = Parts::new((&self.plain, &self.names), order, (0, PART));
+        let mut found = Vec::new();
+        loop {
+            let rows = rest.next().await?;
+            if rows.is_empty() {
+                return Ok(found);
+            }
+            let keys = read_rows(&rows)?.into_iter().map(|(_, key)| key);
+            found
+                .extend(keys.filter(|key| key.user.as_ref() == Some(&user) && key.ends_at() > now));
+        }
     }
 
     /// Sends all keys that have not ended; stops when nobody receives them.

@@ -207,7 +207,7 @@ impl<'a> Op<'a> {
                 let (kind, expect, at) = (kind.name(), expected(*expect), moment(*at));
                 Op::Put { kind, id, body, expect, at }
             }
-            Change::Remove { kind, id, expect } => {
+            Change::Remove { kind, id, expect, at: _ } => {
                 Op::Remove { kind: kind.name(), id, expect: expected(*expect) }
             }
             Change::Needs { kind, id } => Op::Needs { kind: kind.name(), id },

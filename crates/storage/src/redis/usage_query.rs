@@ -8,19 +8,19 @@ use tollgate_redis::Plain;
 use super::names::Names;
 use super::reader::{WITHIN, scanned};
 use super::values::{damaged, list, text};
-use crate::usage::{Totals, UsageQuery, UsageRow};
-use crate::{Day, StoreError};
+use crate::StoreError;
+use crate::usage::{FirstSums, Ranks, Totals, UsagePage, UsageQuery, UsageRow};
 
 /// Tenants' days read in one round trip, and rows of each.
 const TOGETHER: usize = 32;
 const ROWS: usize = 500;
 
-/// What a row of the answer is told apart by; empty where it is not.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// What a row of the answer is told apart by; empty where it is not. It orders as the rows do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Group {
     tenant: Box<str>,
     key: Box<str>,
-    /// Numbers of labels.
+    /// Ranks of labels.
     route: u32,
     plan: u32,
     day: u32,
@@ -30,15 +30,29 @@ struct Asking<'a> {
     plain: &'a Plain,
     names: &'a Names,
     query: &'a UsageQuery,
-    groups: HashMap<Group, Totals>,
+    /// Of routes and plans, if rows are told apart by them.
+    labels: Ranks,
+    groups: FirstSums<Group>,
 }
 
 pub(super) async fn answer(
     plain: &Plain,
     names: &Names,
     query: &UsageQuery,
-) -> Result<Vec<UsageRow>, StoreError> {
-    let mut asking = Asking { plain, names, query, groups: HashMap::new() };
+) -> Result<UsagePage, StoreError> {
+    let by = query.group_by;
+    let is_labelled = by.route || by.plan;
+    let labels = if is_labelled { labels(plain, names).await? } else { Ranks::default() };
+    let place = |is_grouped: bool, name: &str| if is_grouped { labels.place(name) } else { 0 };
+    let after = query.begins_after()?.map(|([tenant, key, route, plan], day)| Group {
+        tenant: tenant.into(),
+        key: key.into(),
+        route: place(by.route, route),
+        plan: place(by.plan, plan),
+        day,
+    });
+    let groups = FirstSums::new(query.at_most, after);
+    let mut asking = Asking { plain, names, query, labels, groups };
     if query.from <= query.to {
         for days in asking.days().await?.chunks(TOGETHER) {
             let pages = asking.pages(days).await?;
@@ -47,7 +61,7 @@ pub(super) async fn answer(
             }
         }
     }
-    asking.rows().await
+    Ok(asking.page())
 }
 
 /// A tenant's day, and where reading it goes on.
@@ -137,68 +151,54 @@ impl Asking<'_> {
             day: if by.day { rows.day } else { 0 },
             ..Group::default()
         };
+        let label = |is_grouped: bool, number: u32| {
+            if is_grouped { self.labels.rank(number.into()) } else { Some(0) }
+        };
         let mut sum = Totals::default();
         for entry in entries.split_terminator(';') {
             let (route, plan, totals) = read(entry).ok_or_else(|| damaged("usage"))?;
-            if by.route || by.plan {
-                let (route, plan) =
-                    (if by.route { route } else { 0 }, if by.plan { plan } else { 0 });
-                self.add_to(Group { route, plan, ..whole.clone() }, totals)?;
-            } else {
+            if !by.route && !by.plan {
                 sum.add(totals);
+            // A label that was not there when labels were read has been used only since.
+            } else if let Some((route, plan)) = label(by.route, route).zip(label(by.plan, plan)) {
+                self.groups.add(Group { route, plan, ..whole.clone() }, totals);
             }
         }
-        if by.route || by.plan {
-            return Ok(());
-        }
-        self.add_to(whole, sum)
-    }
-
-    fn add_to(&mut self, group: Group, totals: Totals) -> Result<(), StoreError> {
-        self.groups.entry(group).or_default().add(totals);
-        if self.groups.len() > self.query.at_most {
-            return Err(StoreError::TooManyRows { limit: self.query.at_most });
+        if !by.route && !by.plan {
+            self.groups.add(whole, sum);
         }
         Ok(())
     }
 
-    /// The groups with their names, in the order of these.
-    async fn rows(self) -> Result<Vec<UsageRow>, StoreError> {
-        let by = self.query.group_by;
-        let labels = if by.route || by.plan { self.labels().await? } else { HashMap::new() };
-        let label = |number: u32, is_wanted: bool| {
-            is_wanted.then(|| labels.get(&number).cloned().unwrap_or_default())
+    /// The groups with their names.
+    fn page(self) -> UsagePage {
+        let (by, labels) = (self.query.group_by, &self.labels);
+        let (groups, has_more) = self.groups.first();
+        let row = |(group, totals): (Group, Totals)| {
+            let (route, plan) = (labels.name(group.route), labels.name(group.plan));
+            UsageRow::of(by, ([&group.tenant, &group.key, route, plan], group.day), totals)
         };
-        let row = |(group, totals): (&Group, &Totals)| UsageRow {
-            tenant: by.tenant.then(|| group.tenant.to_string()),
-            key: by.key.then(|| group.key.to_string()),
-            route: label(group.route, by.route),
-            plan: label(group.plan, by.plan),
-            day: by.day.then(|| Day::from_number(group.day)),
-            requests: totals.requests,
-            refusals: totals.refusals,
-            tokens: totals.tokens,
-        };
-        let mut rows: Vec<UsageRow> = self.groups.iter().map(row).collect();
-        rows.sort_unstable();
-        Ok(rows)
+        UsagePage::of(groups.into_iter().map(row).collect(), has_more)
     }
+}
 
-    async fn labels(&self) -> Result<HashMap<u32, String>, StoreError> {
-        let (mut labels, mut cursor) = (HashMap::new(), 0);
-        loop {
-            let mut hscan = cmd("HSCAN");
-            hscan.arg(self.names.of("labelled")).arg(cursor).arg("COUNT").arg(ROWS);
-            let value = self.plain.ask(hscan, WITHIN).await?;
-            let (next, pairs) = scanned(&value).ok_or_else(|| damaged("the labels of usage"))?;
-            let read =
-                |pair: &[Value]| Some((text(&pair[0])?.parse().ok()?, text(&pair[1])?.to_owned()));
-            labels.extend(pairs.chunks_exact(2).filter_map(read));
-            if next == 0 {
-                return Ok(labels);
-            }
-            cursor = next;
+/// Every route and plan that was ever used.
+async fn labels(plain: &Plain, names: &Names) -> Result<Ranks, StoreError> {
+    let (mut labels, mut cursor) = (HashMap::new(), 0);
+    loop {
+        let mut hscan = cmd("HSCAN");
+        hscan.arg(names.of("labelled")).arg(cursor).arg("COUNT").arg(ROWS);
+        let value = plain.ask(hscan, WITHIN).await?;
+        let (next, pairs) = scanned(&value).ok_or_else(|| damaged("the labels of usage"))?;
+        let read = |pair: &[Value]| {
+            Some((text(&pair[0])?.parse::<u32>().ok()?.into(), text(&pair[1])?.into()))
+        };
+        // A scan may tell the same twice.
+        labels.extend(pairs.chunks_exact(2).filter_map(read));
+        if next == 0 {
+            return Ok(Ranks::of(labels.into_iter().collect()));
         }
+        cursor = next;
     }
 }
 

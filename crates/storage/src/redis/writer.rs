@@ -205,6 +205,7 @@ impl Writer {
         let mut cmd = TIDY.with_keys(&[&self.names.meta()]);
         cmd.arg(what.usage_from.number()).arg(moment(what.audit_from));
         cmd.arg(moment(row::forgotten_at(what.now))).arg(Tidy::SLICE);
+        cmd.arg(moment(what.now));
         let value = self.plain.run(&TIDY, cmd, reader::WITHIN).await?;
         number(&value).map(|more| more > 0).ok_or_else(|| damaged("what is old"))
     }

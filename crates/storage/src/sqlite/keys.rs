@@ -109,16 +109,31 @@ pub(super) fn page_of<R>(mut rows: Vec<(i64, R)>, wanted: usize) -> Page<R> {
     Page { rows: rows.into_iter().map(|(_, row)| row).collect(), next }
 }
 
+/// What a key that has not ended at `?1` is told by.
+pub(super) const IN_FORCE: &str = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)
+     AND (grace_until IS NULL OR grace_until > ?1)";
+
+/// All keys of a user that have not ended.
+pub(super) fn of_user(
+    db: &Connection,
+    (tenant, user): &(TenantId, UserName),
+    now: Time,
+) -> Result<Vec<StoredKey>, StoreError> {
+    let mut select = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM keys WHERE tenant = ?2 AND user = ?3 AND {IN_FORCE} ORDER BY seq"
+    ))?;
+    let whose = params![to_sql(now), tenant.as_str(), user.as_str()];
+    let rows = select.query_map(whose, from_row)?;
+    rows.collect::<Result<_, _>>().map_err(fault)
+}
+
 /// Sends all keys that have not ended; stops when nobody receives them.
 pub(super) fn send_all(
     db: &Connection,
     now: Time,
     parts: &Sender<Result<Vec<StoredKey>, StoreError>>,
 ) -> Result<(), StoreError> {
-    let mut select = db.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM keys WHERE revoked_at IS NULL
-         AND (expires_at IS NULL OR expires_at > ?1) AND (grace_until IS NULL OR grace_until > ?1)"
-    ))?;
+    let mut select = db.prepare_cached(&format!("SELECT {COLUMNS} FROM keys WHERE {IN_FORCE}"))?;
     let mut rows = select.query([to_sql(now)])?;
     let mut part = Vec::with_capacity(PART);
     while let Some(row) = rows.next()? {

@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tollgate_core::Time;
 
 use super::faults::{count_from_sql, from_sql, to_sql};
+use super::keys::IN_FORCE;
 use crate::{Expect, Object, ObjectKind, Revision, StoreError, Version};
 
 /// What is to be stored.
@@ -83,9 +84,10 @@ pub(super) fn remove(
     db: &Connection,
     kind: ObjectKind,
     (id, expect): (&str, Expect),
+    now: Time,
 ) -> Result<(), StoreError> {
     check(db, kind, (id, expect))?;
-    let keys = keys_in_force(db, kind, id)?;
+    let keys = keys_in_force(db, kind, (id, now))?;
     if keys > 0 {
         return Err(StoreError::InUse { what: named(kind, id), keys });
     }
@@ -106,18 +108,19 @@ pub(super) fn revision(db: &Connection) -> Result<Revision, StoreError> {
     Ok(Revision(count_from_sql(last)))
 }
 
-/// How many keys that are not revoked name this tenant or plan.
+/// How many keys that have not ended name this tenant or plan.
 pub(super) fn keys_in_force(
     db: &Connection,
     kind: ObjectKind,
-    id: &str,
+    (id, now): (&str, Time),
 ) -> Result<u64, StoreError> {
     let column = match kind {
         ObjectKind::Tenant => "tenant",
         ObjectKind::Plan => "plan",
         ObjectKind::Config => return Ok(0),
     };
-    let sql = format!("SELECT count(*) FROM keys WHERE {column} = ?1 AND revoked_at IS NULL");
-    let keys: i64 = db.prepare_cached(&sql)?.query_row([id], |row| row.get(0))?;
+    let sql = format!("SELECT count(*) FROM keys WHERE {column} = ?2 AND {IN_FORCE}");
+    let mut select = db.prepare_cached(&sql)?;
+    let keys: i64 = select.query_row(params![to_sql(now), id], |row| row.get(0))?;
     Ok(count_from_sql(keys))
 }

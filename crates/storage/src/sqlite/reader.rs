@@ -37,14 +37,15 @@ impl Reader {
         match request {
             Read::Key(id, reply) => reply.send(keys::get(db, &id)),
             Read::Keys(tenant, page, reply) => reply.send(keys::list(db, tenant.as_ref(), &page)),
+            Read::KeysOf(whose, now, reply) => reply.send(keys::of_user(db, &whose, now)),
             Read::AllKeys(now, parts) => {
                 if let Err(why) = keys::send_all(db, now, &parts) {
                     drop(parts.blocking_send(Err(why)));
                 }
             }
             Read::Object(kind, id, reply) => reply.send(objects::get(db, kind, &id)),
-            Read::KeysInForce(kind, id, reply) => {
-                reply.send(objects::keys_in_force(db, kind, &id));
+            Read::KeysInForce(kind, id, now, reply) => {
+                reply.send(objects::keys_in_force(db, kind, (&id, now)));
             }
             Read::Objects(kind, reply) => reply.send(objects::list(db, kind)),
             Read::Revision(reply) => reply.send(objects::revision(db)),

@@ -8,7 +8,8 @@ use rusqlite::Connection;
 pub(super) const APPLICATION: i64 = 0x546f_6c6c;
 
 /// Each takes the schema from the version that is its index to the next.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE keys (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -95,7 +96,19 @@ CREATE VIEW usage_rows AS
     JOIN json_each(usage.entries) AS entry
     JOIN usage_labels AS routes ON routes.id = entry.value ->> 0
     JOIN usage_labels AS plans ON plans.id = entry.value ->> 1;
-"];
+",
+    "
+CREATE INDEX keys_by_user ON keys (tenant, user) WHERE user IS NOT NULL;
+
+-- last_day: names of usage that has been forgotten are forgotten after it. Of those that were there before, the day is not known.
+ALTER TABLE usage_labels ADD COLUMN last_day INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE usage_holders ADD COLUMN last_day INTEGER NOT NULL DEFAULT 0;
+UPDATE usage_labels SET last_day = coalesce((SELECT max(day) FROM usage), 0);
+UPDATE usage_holders SET last_day = coalesce((SELECT max(day) FROM usage), 0);
+CREATE INDEX usage_labels_by_day ON usage_labels (last_day);
+CREATE INDEX usage_holders_by_day ON usage_holders (last_day);
+",
+];
 
 /// The newest version.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -114,4 +127,27 @@ pub(super) fn migrate(db: &mut Connection, version: i64) -> rusqlite::Result<()>
     step.pragma_update(None, "user_version", VERSION)?;
     step.pragma_update(None, "application_id", APPLICATION)?;
     step.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_before_they_had_a_day_stay_as_long_as_the_last_usage() {
+        let mut db = Connection::open_in_memory().unwrap();
+        db.execute_batch(MIGRATIONS[0]).unwrap();
+        db.execute_batch(
+            "INSERT INTO usage_labels (label) VALUES ('acme');
+             INSERT INTO usage_holders (tenant, key) VALUES (1, 'key_1');
+             INSERT INTO usage VALUES (20000, 1, '[]'), (20007, 1, '[]');",
+        )
+        .unwrap();
+        migrate(&mut db, 1).unwrap();
+        assert_eq!(version(&db), Ok(VERSION));
+        for table in ["usage_labels", "usage_holders"] {
+            let sql = format!("SELECT last_day FROM {table}");
+            assert_eq!(db.query_row(&sql, [], |row| row.get(0)), Ok(20_007), "{table}");
+        }
+    }
 }

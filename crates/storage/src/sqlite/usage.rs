@@ -14,11 +14,11 @@ use crate::{Day, StoreError, Tidy};
 /// Names whose ids are remembered at most.
 const REMEMBERED: usize = 100_000;
 
-/// Adds usage, and remembers the ids of names.
+/// Adds usage, and remembers the ids of names, each with the last day that is known of it to be used on.
 #[derive(Default)]
 pub(super) struct UsageWriter {
-    labels: HashMap<Box<str>, i64>,
-    holders: HashMap<(i64, Box<str>), i64>,
+    labels: HashMap<Box<str>, (i64, u32)>,
+    holders: HashMap<(i64, Box<str>), (i64, u32)>,
 }
 
 /// Route, plan, and what was counted of them.
@@ -53,7 +53,9 @@ impl UsageWriter {
             entries.push(entry?);
         }
         for (subject, totals) in counts {
-            let (route, plan) = (self.label(db, &subject.route)?, self.label(db, &subject.plan)?);
+            let day = subject.day;
+            let route = self.label(db, &subject.route, day)?;
+            let plan = self.label(db, &subject.plan, day)?;
             match entries.iter_mut().find(|entry| (entry.0, entry.1) == (route, plan)) {
                 Some((.., sum)) => sum.add(*totals),
                 None => entries.push((route, plan, *totals)),
@@ -68,54 +70,76 @@ impl UsageWriter {
     }
 
     fn holder(&mut self, db: &Connection, subject: &Subject) -> Result<i64, StoreError> {
-        let tenant = self.label(db, &subject.tenant)?;
+        let day = subject.day;
+        let tenant = self.label(db, &subject.tenant, day)?;
         let name = (tenant, subject.key.clone());
-        if let Some(id) = self.holders.get(&name) {
+        if let Some((id, last_day)) = self.holders.get(&name)
+            && *last_day >= day
+        {
             return Ok(*id);
         }
-        // The update changes nothing, but answers with the id that is there.
         let mut upsert = db.prepare_cached(
-            "INSERT INTO usage_holders (tenant, key) VALUES (?1, ?2)
-             ON CONFLICT DO UPDATE SET key = key RETURNING id",
+            "INSERT INTO usage_holders (tenant, key, last_day) VALUES (?1, ?2, ?3)
+             ON CONFLICT DO UPDATE SET last_day = max(last_day, ?3) RETURNING id, last_day",
         )?;
-        let id = upsert.query_row(params![tenant, subject.key], |row| row.get(0))?;
+        let found = upsert
+            .query_row(params![tenant, subject.key, day], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if self.holders.len() >= REMEMBERED {
             self.holders.clear();
         }
-        self.holders.insert(name, id);
-        Ok(id)
+        self.holders.insert(name, found);
+        Ok(found.0)
     }
 
-    fn label(&mut self, db: &Connection, label: &str) -> Result<i64, StoreError> {
-        if let Some(id) = self.labels.get(label) {
+    fn label(&mut self, db: &Connection, label: &str, day: u32) -> Result<i64, StoreError> {
+        if let Some((id, last_day)) = self.labels.get(label)
+            && *last_day >= day
+        {
             return Ok(*id);
         }
         let mut upsert = db.prepare_cached(
-            "INSERT INTO usage_labels (label) VALUES (?1)
-             ON CONFLICT DO UPDATE SET label = label RETURNING id",
+            "INSERT INTO usage_labels (label, last_day) VALUES (?1, ?2)
+             ON CONFLICT DO UPDATE SET last_day = max(last_day, ?2) RETURNING id, last_day",
         )?;
-        let id = upsert.query_row([label], |row| row.get(0))?;
+        let found = upsert.query_row(params![label, day], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if self.labels.len() >= REMEMBERED {
             self.labels.clear();
         }
-        self.labels.insert(label.into(), id);
-        Ok(id)
+        self.labels.insert(label.into(), found);
+        Ok(found.0)
     }
 
-    /// Forgets ids that a rollback may have unmade.
+    /// Deletes a slice of the usage before a day and, when all of it is gone, of the names that nothing has been counted of since. Answers
+    /// the most that was deleted of one kind.
+    pub(super) fn forget(&mut self, db: &Connection, from: Day) -> Result<usize, StoreError> {
+        let usage = db
+            .prepare_cached(
+                "DELETE FROM usage WHERE (day, holder) IN
+                 (SELECT day, holder FROM usage WHERE day < ?1 ORDER BY day LIMIT ?2)",
+            )?
+            .execute(params![from.number(), Tidy::SLICE])?;
+        if usage >= Tidy::SLICE as usize {
+            return Ok(usage);
+        }
+        let mut most = usage;
+        for table in ["usage_holders", "usage_labels"] {
+            let sql = format!(
+                "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE last_day < ?1 LIMIT ?2)"
+            );
+            let names = db.prepare_cached(&sql)?.execute(params![from.number(), Tidy::SLICE])?;
+            if names > 0 {
+                self.forget_ids();
+            }
+            most = most.max(names);
+        }
+        Ok(most)
+    }
+
+    /// Forgets ids that may not be there any more.
     pub(super) fn forget_ids(&mut self) {
         self.labels.clear();
         self.holders.clear();
     }
-}
-
-/// Deletes a slice of the usage before `from`.
-pub(super) fn forget(db: &Connection, from: Day) -> Result<usize, StoreError> {
-    let mut delete = db.prepare_cached(
-        "DELETE FROM usage WHERE (day, holder) IN
-         (SELECT day, holder FROM usage WHERE day < ?1 ORDER BY day LIMIT ?2)",
-    )?;
-    Ok(delete.execute(params![from.number(), Tidy::SLICE])?)
 }
 
 fn written(entries: &[Entry]) -> String {

@@ -1,27 +1,27 @@
 //! Questions about usage: a scan over days and keys, summed up here.
 //!
-//! SQLite would sort millions of rows to group them. Here groups are found by a hash of small numbers, and names are looked up
-//! only for the rows of the answer.
+//! SQLite would sort millions of rows to group them. Here groups are found by a hash of small numbers, which are ranks: they order
+//! as the names do, so that only the groups that are told need to be kept.
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 use tollgate_policy::KeyId;
 
 use super::faults::damaged;
 use super::usage::Entries;
-use crate::usage::{Totals, UsageQuery, UsageRow};
-use crate::{Day, StoreError};
+use crate::StoreError;
+use crate::usage::{FirstSums, Ranks, Totals, UsagePage, UsageQuery, UsageRow};
 
 /// With so many days times keys, looking each up is slower than reading all.
 const MOST_LOOKUPS: u64 = 20_000;
 
-/// What a row of the answer is told apart by; 0 where it is not.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// What a row of the answer is told apart by: ranks, and 0 where it is not. It orders as the rows do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Group {
-    tenant: i64,
-    holder: i64,
-    route: i64,
-    plan: i64,
+    tenant: u32,
+    key: u32,
+    route: u32,
+    plan: u32,
     day: u32,
 }
 
@@ -29,12 +29,29 @@ struct Sums<'q> {
     query: &'q UsageQuery,
     /// The tenant of each holder that is asked about.
     holders: HashMap<i64, i64>,
-    groups: HashMap<Group, Totals>,
+    /// Of tenants, routes and plans.
+    labels: Ranks,
+    /// Of keys, by holder.
+    keys: Ranks,
+    groups: FirstSums<Group>,
 }
 
-pub(super) fn answer(db: &Connection, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
-    let holders = holders(db, query)?;
-    let mut sums = Sums { query, holders, groups: HashMap::new() };
+pub(super) fn answer(db: &Connection, query: &UsageQuery) -> Result<UsagePage, StoreError> {
+    let (holders, keys) = holders(db, query)?;
+    let labels = labels(db, query)?;
+    let after = query.begins_after()?.map(|([tenant, key, route, plan], day)| {
+        let by = query.group_by;
+        let place = |is_grouped: bool, name: &str| if is_grouped { labels.place(name) } else { 0 };
+        Group {
+            tenant: place(by.tenant, tenant),
+            key: if by.key { keys.place(key) } else { 0 },
+            route: place(by.route, route),
+            plan: place(by.plan, plan),
+            day,
+        }
+    });
+    let groups = FirstSums::new(query.at_most, after);
+    let mut sums = Sums { query, holders, labels, keys, groups };
     let days = u64::from(query.to.number()).saturating_sub(u64::from(query.from.number())) + 1;
     let is_filtered = query.tenant.is_some() || query.key.is_some();
     if query.from > query.to || sums.holders.is_empty() {
@@ -44,27 +61,46 @@ pub(super) fn answer(db: &Connection, query: &UsageQuery) -> Result<Vec<UsageRow
     } else {
         sums.scan(db)?;
     }
-    sums.rows(db)
+    Ok(sums.page())
 }
 
-/// Every holder that the query asks about, with its tenant.
-fn holders(db: &Connection, query: &UsageQuery) -> Result<HashMap<i64, i64>, StoreError> {
+/// Every holder that the query asks about, with its tenant, and with its key if rows are told apart by that.
+fn holders(db: &Connection, query: &UsageQuery) -> Result<(HashMap<i64, i64>, Ranks), StoreError> {
     let tenant: Option<i64> = match &query.tenant {
         Some(tenant) => {
             let mut select = db.prepare_cached("SELECT id FROM usage_labels WHERE label = ?1")?;
             let id = select.query_row([tenant.as_str()], |row| row.get(0)).optional()?;
-            let Some(id) = id else { return Ok(HashMap::new()) };
+            let Some(id) = id else { return Ok((HashMap::new(), Ranks::default())) };
             Some(id)
         }
         None => None,
     };
     let key = query.key.as_ref().map(KeyId::as_str);
     let mut select = db.prepare_cached(
-        "SELECT id, tenant FROM usage_holders
+        "SELECT id, tenant, key FROM usage_holders
          WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR key = ?2)",
     )?;
-    let rows = select.query_map(params![tenant, key], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut rows = select.query(params![tenant, key])?;
+    let (mut holders, mut keys) = (HashMap::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
+        holders.insert(id, row.get(1)?);
+        if query.group_by.key {
+            keys.push((id, row.get(2)?));
+        }
+    }
+    Ok((holders, Ranks::of(keys)))
+}
+
+/// Names of tenants, routes and plans, if rows are told apart by any of them.
+fn labels(db: &Connection, query: &UsageQuery) -> Result<Ranks, StoreError> {
+    let by = query.group_by;
+    if !by.tenant && !by.route && !by.plan {
+        return Ok(Ranks::default());
+    }
+    let mut select = db.prepare_cached("SELECT id, label FROM usage_labels")?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(Ranks::of(rows.collect::<Result<_, _>>()?))
 }
 
 impl Sums<'_> {
@@ -102,89 +138,43 @@ impl Sums<'_> {
     fn add(&mut self, (day, holder): (u32, i64), entries: &str) -> Result<(), StoreError> {
         let Some(tenant) = self.holders.get(&holder).copied() else { return Ok(()) };
         let by = self.query.group_by;
-        let whole = Group {
-            tenant: if by.tenant { tenant } else { 0 },
-            holder: if by.key { holder } else { 0 },
-            route: 0,
-            plan: 0,
-            day: if by.day { day } else { 0 },
+        let label = |is_grouped: bool, id: i64| {
+            if is_grouped { self.labels.rank(id) } else { Some(0) }
         };
+        let key = if by.key { self.keys.rank(holder) } else { Some(0) };
+        // A name that was not there when names were read has been used only since.
+        let Some((tenant, key)) = label(by.tenant, tenant).zip(key) else { return Ok(()) };
+        let whole = Group { tenant, key, route: 0, plan: 0, day: if by.day { day } else { 0 } };
         if !by.route && !by.plan {
             let mut sum = Totals::default();
             for entry in Entries::of(entries) {
                 sum.add(entry?.2);
             }
-            return self.add_to(whole, sum);
+            self.groups.add(whole, sum);
+            return Ok(());
         }
         for entry in Entries::of(entries) {
             let (route, plan, totals) = entry?;
-            let route = if by.route { route } else { 0 };
-            let plan = if by.plan { plan } else { 0 };
-            self.add_to(Group { route, plan, ..whole }, totals)?;
-        }
-        Ok(())
-    }
-
-    fn add_to(&mut self, group: Group, totals: Totals) -> Result<(), StoreError> {
-        self.groups.entry(group).or_default().add(totals);
-        if self.groups.len() > self.query.at_most {
-            return Err(StoreError::TooManyRows { limit: self.query.at_most });
-        }
-        Ok(())
-    }
-
-    /// The groups with their names, in the order of these.
-    fn rows(self, db: &Connection) -> Result<Vec<UsageRow>, StoreError> {
-        let by = self.query.group_by;
-        let ids = |id: fn(&Group) -> i64| self.groups.keys().map(id).collect::<HashSet<i64>>();
-        let mut wanted = ids(|group| group.tenant);
-        wanted.extend(ids(|group| group.route));
-        wanted.extend(ids(|group| group.plan));
-        let labels = names(db, "SELECT label FROM usage_labels WHERE id = ?1", wanted)?;
-        let keys = "SELECT key FROM usage_holders WHERE id = ?1";
-        let keys = names(db, keys, ids(|group| group.holder))?;
-        let name = |names: &HashMap<i64, String>, id: i64, is_wanted: bool| {
-            is_wanted.then(|| names.get(&id).cloned().unwrap_or_default())
-        };
-        let row = |(group, totals): (&Group, &Totals)| UsageRow {
-            tenant: name(&labels, group.tenant, by.tenant),
-            key: name(&keys, group.holder, by.key),
-            route: name(&labels, group.route, by.route),
-            plan: name(&labels, group.plan, by.plan),
-            day: by.day.then(|| Day::from_number(group.day)),
-            requests: totals.requests,
-            refusals: totals.refusals,
-            tokens: totals.tokens,
-        };
-        let mut rows: Vec<UsageRow> = self.groups.iter().map(row).collect();
-        rows.sort_unstable();
-        // Callers without a key have one for each tenant, and all are called the same.
-        rows.dedup_by(|later, row| {
-            let names =
-                |row: &UsageRow| UsageRow { requests: 0, refusals: 0, tokens: 0, ..row.clone() };
-            let is_same = by.key && !by.tenant && names(later) == names(row);
-            if is_same {
-                row.requests = row.requests.saturating_add(later.requests);
-                row.refusals = row.refusals.saturating_add(later.refusals);
-                row.tokens = row.tokens.saturating_add(later.tokens);
+            if let Some((route, plan)) = label(by.route, route).zip(label(by.plan, plan)) {
+                self.groups.add(Group { route, plan, ..whole }, totals);
             }
-            is_same
-        });
-        Ok(rows)
-    }
-}
-
-fn names(
-    db: &Connection,
-    sql: &str,
-    ids: HashSet<i64>,
-) -> Result<HashMap<i64, String>, StoreError> {
-    let mut select = db.prepare_cached(sql)?;
-    let mut names = HashMap::with_capacity(ids.len());
-    for id in ids {
-        if let Some(name) = select.query_row([id], |row| row.get(0)).optional()? {
-            names.insert(id, name);
         }
+        Ok(())
     }
-    Ok(names)
+
+    /// The groups with their names.
+    fn page(self) -> UsagePage {
+        let (by, labels, keys) = (self.query.group_by, &self.labels, &self.keys);
+        let (groups, has_more) = self.groups.first();
+        let row = |(group, totals): (Group, Totals)| {
+            let names = [
+                labels.name(group.tenant),
+                keys.name(group.key),
+                labels.name(group.route),
+                labels.name(group.plan),
+            ];
+            UsageRow::of(by, (names, group.day), totals)
+        };
+        UsagePage::of(groups.into_iter().map(row).collect(), has_more)
+    }
 }

@@ -98,7 +98,7 @@ impl Writer {
                 answer((reply, permit), done)
             }
             Write::Tidy(what, reply, permit) => {
-                answer((reply, permit), self.step(begun, |writer| tidy(&writer.db, what)))
+                answer((reply, permit), self.step(begun, |writer| writer.tidy(what)))
             }
             Write::Reserve(reservation, reply) => {
                 let reserve = |writer: &mut Writer| quotas::reserve(&writer.db, &reservation);
@@ -165,7 +165,9 @@ impl Writer {
                     let object = objects::Draft { kind, id: &id, body: &body, at };
                     committed.versions.push(objects::put(db, &object, expect)?);
                 }
-                Change::Remove { kind, id, expect } => objects::remove(db, kind, (&id, expect))?,
+                Change::Remove { kind, id, expect, at } => {
+                    objects::remove(db, kind, (&id, expect), at)?;
+                }
                 Change::Needs { kind, id } => drop(objects::get(db, kind, &id)?),
                 Change::Unchanged(revision) => {
                     if objects::revision(db)? != revision {
@@ -178,6 +180,16 @@ impl Writer {
         }
         Ok(committed)
     }
+
+    /// Deletes a slice of what is too old; answers whether there may be more.
+    fn tidy(&mut self, what: Tidy) -> Result<bool, StoreError> {
+        let db = &self.db;
+        let usage = self.usage.forget(db, what.usage_from)?;
+        let audit = audit::forget(db, what.audit_from)?;
+        let quotas = quotas::forget(db, what.now)?;
+        let answers = idempotency::forget(db, what.now)?;
+        Ok([usage, audit, quotas, answers].iter().any(|deleted| *deleted >= Tidy::SLICE as usize))
+    }
 }
 
 fn answer<R: 'static, P: 'static>(
@@ -188,15 +200,6 @@ fn answer<R: 'static, P: 'static>(
         drop(permit);
         reply.send(durable.map_err(StoreError::from).and(done));
     })
-}
-
-/// Deletes a slice of what is too old; answers whether there may be more.
-fn tidy(db: &Connection, what: Tidy) -> Result<bool, StoreError> {
-    let usage = super::usage::forget(db, what.usage_from)?;
-    let audit = audit::forget(db, what.audit_from)?;
-    let quotas = quotas::forget(db, what.now)?;
-    let answers = idempotency::forget(db, what.now)?;
-    Ok([usage, audit, quotas, answers].iter().any(|deleted| *deleted >= Tidy::SLICE as usize))
 }
 
 #[cfg(test)]
@@ -266,7 +269,7 @@ mod tests {
     fn one_list_that_cannot_be_made_leaves_its_group_alone() {
         let mut writer = writer();
         let (kind, id) = (ObjectKind::Plan, "pro".to_owned());
-        let impossible = Change::Remove { kind, id, expect: Expect::Present };
+        let impossible = Change::Remove { kind, id, expect: Expect::Present, at: Time::EPOCH };
         let lists = vec![vec![audit("a")], vec![audit("b"), impossible], vec![audit("c")]];
         let answers = commit_together(&mut writer, lists);
         assert!(answers[0].is_ok() && answers[1].is_err() && answers[2].is_ok());

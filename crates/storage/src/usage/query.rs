@@ -6,6 +6,9 @@ use std::str::FromStr;
 use tollgate_core::Time;
 use tollgate_policy::{KeyId, TenantId};
 
+use super::Totals;
+use crate::StoreError;
+
 /// A day, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(u32);
@@ -109,7 +112,9 @@ pub struct UsageQuery {
     pub to: Day,
     /// What rows are told apart by.
     pub group_by: Grouping,
-    /// The most rows an answer may have.
+    /// Where it begins; with the first row if nothing.
+    pub after: Option<UsageCursor>,
+    /// The most rows of one answer.
     pub at_most: usize,
 }
 
@@ -120,7 +125,74 @@ impl UsageQuery {
     /// All usage of these days, in one row.
     pub fn days(from: Day, to: Day) -> UsageQuery {
         let group_by = Grouping::default();
-        UsageQuery { tenant: None, key: None, from, to, group_by, at_most: UsageQuery::ROWS }
+        let (tenant, key, after) = (None, None, None);
+        UsageQuery { tenant, key, from, to, group_by, after, at_most: UsageQuery::ROWS }
+    }
+
+    /// The names of the row after which it begins: tenant, key, route, plan and day, empty where it is not grouped by them.
+    pub(crate) fn begins_after(&self) -> Result<Option<([&str; 4], u32)>, StoreError> {
+        let Some(UsageCursor(row)) = &self.after else { return Ok(None) };
+        let UsageRow { tenant, key, route, plan, day, .. } = &**row;
+        let by = Grouping {
+            tenant: tenant.is_some(),
+            key: key.is_some(),
+            route: route.is_some(),
+            plan: plan.is_some(),
+            day: day.is_some(),
+        };
+        if by != self.group_by {
+            return Err(StoreError::BadCursor);
+        }
+        let names = [tenant, key, route, plan].map(|name| name.as_deref().unwrap_or_default());
+        Ok(Some((names, day.map_or(0, Day::number))))
+    }
+}
+
+/// Where the rows of an answer go on: after the one with these names, whichever have come or gone since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageCursor(Box<UsageRow>);
+
+impl fmt::Display for UsageCursor {
+    /// In letters and digits, so that it stands in an address as it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UsageRow { tenant, key, route, plan, day, .. } = &*self.0;
+        let names = serde_json::json!([tenant, key, route, plan, day.map(Day::number)]);
+        f.write_str("u")?;
+        names.to_string().bytes().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for UsageCursor {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<UsageCursor, StoreError> {
+        type Names = (Option<String>, Option<String>, Option<String>, Option<String>, Option<u32>);
+        let read = || {
+            let digits = text.strip_prefix('u')?.as_bytes();
+            let byte = |two: &[u8]| u8::from_str_radix(str::from_utf8(two).ok()?, 16).ok();
+            let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+            let (tenant, key, route, plan, day): Names = serde_json::from_slice(&bytes?).ok()?;
+            let day = day.map(Day::from_number);
+            Some(UsageRow { tenant, key, route, plan, day, ..UsageRow::default() })
+        };
+        read().map(|row| UsageCursor(Box::new(row))).ok_or(StoreError::BadCursor)
+    }
+}
+
+/// Rows of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsagePage {
+    /// The rows, by their names.
+    pub rows: Vec<UsageRow>,
+    /// Where the next ones begin; nothing if these are the last.
+    pub next: Option<UsageCursor>,
+}
+
+impl UsagePage {
+    /// These rows, after which there are more.
+    pub(crate) fn of(rows: Vec<UsageRow>, has_more: bool) -> UsagePage {
+        let next = rows.last().filter(|_| has_more).map(|row| UsageCursor(Box::new(row.clone())));
+        UsagePage { rows, next }
     }
 }
 
@@ -145,9 +217,49 @@ pub struct UsageRow {
     pub tokens: u64,
 }
 
+impl UsageRow {
+    /// What a group of these names came to: tenant, key, route, plan and day, of which only those are told that it is grouped by.
+    pub(crate) fn of(
+        by: Grouping,
+        ([tenant, key, route, plan], day): ([&str; 4], u32),
+        Totals { requests, refusals, tokens }: Totals,
+    ) -> UsageRow {
+        let told = |is_grouped: bool, name: &str| is_grouped.then(|| name.to_owned());
+        UsageRow {
+            tenant: told(by.tenant, tenant),
+            key: told(by.key, key),
+            route: told(by.route, route),
+            plan: told(by.plan, plan),
+            day: by.day.then(|| Day::from_number(day)),
+            requests,
+            refusals,
+            tokens,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_written_and_nothing_else_is() {
+        let named = UsageRow {
+            tenant: Some("acme".to_owned()),
+            route: Some("GET /ü,\"".to_owned()),
+            day: Some(Day::from_number(20_819)),
+            ..UsageRow::default()
+        };
+        for row in [named, UsageRow::default()] {
+            let cursor = UsageCursor(Box::new(row));
+            let text = cursor.to_string();
+            assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{text}");
+            assert_eq!(text.parse(), Ok(cursor));
+        }
+        for text in ["", "u", "u5b", "u5b5d", "c1", "u7", "uzz", "u+1", "ü"] {
+            assert_eq!(text.parse::<UsageCursor>(), Err(StoreError::BadCursor), "{text}");
+        }
+    }
 
     #[test]
     fn days_are_written_and_read_as_the_calendar_has_them() {

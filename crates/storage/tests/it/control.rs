@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tollgate_core::Time;
 use tollgate_policy::shapes::Plan;
 use tollgate_storage::{
-    AuditEntry, Change, Day, Expect, IdempotentAnswer, ObjectKind, PageOf, Store, StoreError, Tidy,
-    Unavailable,
+    AuditEntry, Change, Day, Expect, IdempotentAnswer, KeyTerms, ObjectKind, PageOf, Store,
+    StoreError, Tidy, Unavailable,
 };
 
 use crate::homes::{Kind, on_every_store, store};
@@ -35,7 +36,7 @@ fn a_version_is_never_given_twice_and_an_old_one_replaces_nothing(kind: Kind) {
         assert_eq!(object.read::<Plan>().unwrap(), Plan::default());
 
         let (kind, id) = (ObjectKind::Plan, "pro".to_owned());
-        let remove = |expect| Change::Remove { kind, id: id.clone(), expect };
+        let remove = |expect| Change::Remove { kind, id: id.clone(), expect, at: NOW };
         assert!(commit(remove(Expect::Version(first))).await.is_err());
         commit(remove(Expect::Version(second))).await.unwrap();
         let gone = commit(remove(Expect::Present)).await;
@@ -64,19 +65,61 @@ fn tenants_and_plans_with_keys_in_force_stay(kind: Kind) {
         stored.terms.plan = Some("pro".parse().unwrap());
         store.commit(issue(&stored)).await.unwrap();
         for (kind, id) in [(ObjectKind::Tenant, "acme"), (ObjectKind::Plan, "pro")] {
-            let remove = || Change::Remove { kind, id: id.to_owned(), expect: Expect::Anything };
+            let (id, expect) = (id.to_owned(), Expect::Anything);
+            let remove = || Change::Remove { kind, id: id.clone(), expect, at: NOW };
             let what = format!("{} {id}", kind.name());
             let refused = store.commit(vec![remove()]).await;
             assert_eq!(refused, Err(StoreError::InUse { what, keys: 1 }));
-            assert_eq!(store.keys_in_force(kind, id).await, Ok(1));
-            assert_eq!(store.keys_in_force(kind, "other").await, Ok(0));
+            assert_eq!(store.keys_in_force(kind, &id, NOW).await, Ok(1));
+            assert_eq!(store.keys_in_force(kind, "other", NOW).await, Ok(0));
         }
         store.commit(vec![Change::RevokeKey { id: stored.id, at: NOW }]).await.unwrap();
         for (kind, id) in [(ObjectKind::Tenant, "acme"), (ObjectKind::Plan, "pro")] {
-            assert_eq!(store.keys_in_force(kind, id).await, Ok(0));
+            assert_eq!(store.keys_in_force(kind, id, NOW).await, Ok(0));
             let (id, expect) = (id.to_owned(), Expect::Anything);
-            store.commit(vec![Change::Remove { kind, id, expect }]).await.unwrap();
+            store.commit(vec![Change::Remove { kind, id, expect, at: NOW }]).await.unwrap();
         }
+    });
+}
+
+fn a_key_that_has_ended_holds_nothing_in_its_place(kind: Kind) {
+    let (_home, store) = store(kind);
+    runtime().block_on(async {
+        let later = NOW + Duration::from_secs(60);
+        let (_, mut expires) = key("acme", 1);
+        expires.terms.plan = Some("pro".parse().unwrap());
+        expires.terms.expires_at = Some(later);
+        let (_, replaced) = key("acme", 2);
+        let (_, mut successor) = key("acme", 3);
+        successor.terms.expires_at = Some(later);
+        store.commit([issue(&expires), issue(&replaced)].concat()).await.unwrap();
+        let (id, successor) = (replaced.id, Box::new(successor));
+        let rotate = Change::RotateKey { id, successor, grace_until: later };
+        store.commit(vec![rotate]).await.unwrap();
+        let tidy = async |now| {
+            let tidy = Tidy { now, usage_from: Day::of(NOW), audit_from: NOW };
+            while store.tidy(tidy).await.unwrap() {}
+        };
+        let in_force = async |now| {
+            let acme = store.keys_in_force(ObjectKind::Tenant, "acme", now).await.unwrap();
+            (acme, store.keys_in_force(ObjectKind::Plan, "pro", now).await.unwrap())
+        };
+        let before = Time::from_nanos(later.as_nanos() - 1000);
+        tidy(before).await;
+        assert_eq!(in_force(before).await, (3, 1));
+        tidy(later).await;
+        tidy(later).await;
+        assert_eq!(in_force(later).await, (0, 0));
+        let (kind, id) = (ObjectKind::Tenant, "acme".to_owned());
+        let remove = Change::Remove { kind, id, expect: Expect::Anything, at: later };
+        store.commit(vec![remove]).await.unwrap();
+        // One that is given more time counts again.
+        let terms = Box::new(KeyTerms { expires_at: None, ..expires.terms });
+        store.commit(vec![Change::UpdateKey { id: expires.id.clone(), terms }]).await.unwrap();
+        assert_eq!(in_force(later).await, (1, 1));
+        store.commit(vec![Change::RevokeKey { id: expires.id, at: later }]).await.unwrap();
+        tidy(later).await;
+        assert_eq!(in_force(later).await, (0, 0));
     });
 }
 
@@ -197,6 +240,7 @@ on_every_store! {
     a_version_is_never_given_twice_and_an_old_one_replaces_nothing,
     a_body_of_another_shape_is_told_as_damage_by_name,
     tenants_and_plans_with_keys_in_force_stay,
+    a_key_that_has_ended_holds_nothing_in_its_place,
     changes_are_made_all_or_none,
     the_audit_is_read_newest_first_page_by_page_and_forgotten_by_age,
     the_same_idempotency_key_does_nothing_twice_within_a_day,

@@ -134,6 +134,34 @@ fn a_key_moves_to_another_plan(kind: Kind) {
     });
 }
 
+fn keys_of_a_user_are_found_among_those_of_others(kind: Kind) {
+    let (_home, store) = store(kind);
+    runtime().block_on(async {
+        let (mut expected, mut all) = (Vec::new(), Vec::new());
+        for seed in 0..2500 {
+            let (_, mut stored) = key(if seed % 3 == 0 { "acme" } else { "part" }, seed);
+            let is_anns = seed % 500 == 0;
+            stored.user = Some(if is_anns { "ann" } else { "bob" }.parse().unwrap());
+            // One of them ends now, and another has been revoked.
+            stored.terms.expires_at = (seed == 1500).then_some(NOW);
+            stored.revoked_at = (seed == 0).then_some(NOW);
+            if is_anns && seed % 3 != 0 {
+                expected.push(stored.clone());
+            }
+            all.extend(issue(&stored));
+        }
+        for part in all.chunks(500) {
+            store.commit(part.to_vec()).await.unwrap();
+        }
+        let of = async |tenant: &str, user: &str| {
+            store.keys_of(tenant.parse().unwrap(), user.parse().unwrap(), NOW).await.unwrap()
+        };
+        assert_eq!(of("part", "ann").await, expected);
+        assert_eq!(of("acme", "ann").await, []);
+        assert_eq!(of("acme", "eve").await, []);
+    });
+}
+
 fn all_keys_in_force_are_loaded_and_no_others(kind: Kind) {
     let (_home, store) = store(kind);
     runtime().block_on(async {
@@ -174,4 +202,5 @@ on_every_store! {
     a_revoked_key_has_ended_and_cannot_be_rotated,
     a_key_moves_to_another_plan,
     all_keys_in_force_are_loaded_and_no_others,
+    keys_of_a_user_are_found_among_those_of_others,
 }

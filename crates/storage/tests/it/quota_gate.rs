@@ -2,15 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tollgate_engine::{FakeClock, Limiter};
 use tollgate_gate::{Gate, Holder, InForce, Passage};
 use tollgate_policy::compile::{Policy, Work};
 use tollgate_policy::shapes::OnError;
-use tollgate_storage::{Embedded, Quotas};
+use tollgate_storage::{Embedded, Quotas, Store, StoredKey};
 
-use crate::runtime;
+use crate::{issue, key, runtime};
 
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -19,19 +20,23 @@ struct Place {
     gate: Gate<FakeClock>,
     quotas: Quotas,
     in_force: Arc<InForce>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Place {
     fn new(text: &str) -> Place {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::at(folder.path()).open().unwrap();
+        Place::over(store, folder, text)
+    }
+
+    fn over(store: Store, folder: tempfile::TempDir, text: &str) -> Place {
         let quotas = Quotas::new(store, 100, OnError::FailClosed);
         let clock = FakeClock::default();
         let limiter = Arc::new(Limiter::with_clock(clock.clone(), 100));
         let gate = Gate::over(limiter).keeping(Arc::new(quotas.clone()));
         let in_force = gate.enforce(Policy::of("test", text.as_bytes()).unwrap());
-        Place { clock, gate, quotas, in_force, _folder: folder }
+        Place { clock, gate, quotas, in_force, folder }
     }
 
     async fn ask(&self, user: &str) -> Passage<'_> {
@@ -125,6 +130,45 @@ fn who_hangs_up_while_the_store_is_asked_has_charged_nothing() {
         let passage = place.gate.decide(&place.in_force, &caller, Work::default());
         assert!(passage.unavailable().is_some() && !passage.is_admitted());
         assert_eq!(passage.chain().standing(0).remaining, 3);
+    });
+}
+
+#[test]
+fn a_reset_is_written_down_before_it_is_answered() {
+    runtime().block_on(async {
+        let is_busy = Arc::new(AtomicBool::new(true));
+        let (folder, still) = (tempfile::tempdir().unwrap(), Arc::clone(&is_busy));
+        let wait = move |_: &StoredKey| {
+            while still.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let store = Embedded::at(folder.path()).watch_keys(wait).open().unwrap();
+        let text = "plans: { free: { quota: { limit: 1000, window: day } } }\n\
+                    tenants: [ { id: acme, plan: free } ]\n";
+        let place = Place::over(store.clone(), folder, text);
+        for _ in 0..200 {
+            assert!(place.ask("ada").await.is_admitted());
+        }
+        let taken = || {
+            let db = rusqlite::Connection::open(place.folder.path().join("tollgate.db")).unwrap();
+            db.query_row("SELECT taken FROM quotas", [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        assert!(taken() >= 200);
+        let acme = place.in_force.policy().tenants().number("acme").unwrap();
+        let caller = place.gate.caller(&place.in_force, acme, Holder::User("ada"), HOME);
+        let reset = place.gate.reset(&place.in_force, (&caller, Work::default()), 0);
+        let mut reset = std::pin::pin!(reset);
+        // The store is busy with something else.
+        let (_, other) = key("acme", 1);
+        let busy = std::pin::pin!(store.commit(issue(&other)));
+        assert!(!is_ready_at_once(busy).await);
+        assert!(!is_ready_at_once(reset.as_mut()).await, "it is written down nowhere");
+        is_busy.store(false, Relaxed);
+        assert!(reset.await);
+        assert!(taken() < 200, "{}", taken());
+        assert_eq!(Place::remaining(&place.ask("ada").await), [999]);
+        place.quotas.close().await.unwrap();
     });
 }
 

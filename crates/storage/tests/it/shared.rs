@@ -212,6 +212,7 @@ fn what_was_checked_against_an_old_state_is_refused(brand: Brand) {
             kind: ObjectKind::Plan,
             id: "pro".to_owned(),
             expect: Expect::Present,
+            at: NOW,
         };
         let seen = one.store.revision().await.unwrap();
         let needs = || Change::Needs { kind: ObjectKind::Plan, id: "pro".to_owned() };
@@ -269,7 +270,7 @@ async fn a_day_of(node: &Node, other: &Node) {
     let caller = Caller { tenant: "acme", key: stored.id.as_str(), route: "GET /", plan: "" };
     (0..10).for_each(|_| recorder.count(caller, Use { refused: false, tokens: 3 }, NOW));
     recorder.flush(&node.store).await.unwrap();
-    let rows = other.store.usage(UsageQuery::days(Day::of(NOW), Day::of(NOW))).await.unwrap();
+    let rows = other.store.usage(UsageQuery::days(Day::of(NOW), Day::of(NOW))).await.unwrap().rows;
     assert_eq!((rows[0].requests, rows[0].tokens), (10, 30));
     let book = QuotaBook::new(node.store.clone(), 1000);
     for user in 0..20 {

@@ -28,7 +28,7 @@ fn count(recorder: &mut UsageRecorder, n: u64) {
 }
 
 async fn requests(store: &Store) -> u64 {
-    let rows = store.usage(UsageQuery::days(Day::of(NOW), Day::of(NOW))).await.unwrap();
+    let rows = store.usage(UsageQuery::days(Day::of(NOW), Day::of(NOW))).await.unwrap().rows;
     rows.iter().map(|row| row.requests).sum()
 }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate_core::Time;
 use tollgate_storage::{
-    Caller, Day, Grouping, Store, StoreError, Tidy, UsageQuery, UsageRecorder, UsageRow, Use,
+    Caller, Day, Grouping, Store, StoreError, Tidy, UsagePage, UsageQuery, UsageRecorder, UsageRow,
+    Use,
 };
 
-use crate::homes::{Home, Kind, on_every_store, store};
+use crate::homes::{Home, Kind, embedded, on_every_store, store};
 use crate::{NOW, runtime};
 
 const ALL: Grouping = Grouping { tenant: true, key: true, route: true, plan: true, day: true };
@@ -85,6 +86,19 @@ fn groupings() -> impl Strategy<Value = Grouping> {
     })
 }
 
+/// The rows of every page of an answer.
+async fn pages(store: &Store, mut query: UsageQuery) -> Vec<Vec<UsageRow>> {
+    let mut pages = Vec::new();
+    loop {
+        let page = store.usage(query.clone()).await.unwrap();
+        assert!(page.rows.len() <= query.at_most);
+        pages.push(page.rows);
+        let Some(next) = page.next else { return pages };
+        // As text, as somebody who asks again has it.
+        query.after = Some(next.to_string().parse().unwrap());
+    }
+}
+
 /// Questions about one set of batches: whose, which key's, of which days.
 type Filters = (Option<u8>, Option<u8>, (u64, u64));
 
@@ -105,9 +119,12 @@ fn ask(kind: Kind, batches: &[Vec<Seen>], groupings: &[Grouping], filters: Filte
                 from: Day::of(at_day(days.0)),
                 to: Day::of(at_day(days.1)),
                 group_by: *group_by,
+                after: None,
                 at_most: UsageQuery::ROWS,
             };
-            assert_eq!(store.usage(query.clone()).await.unwrap(), expected(&all, &query));
+            assert_eq!(pages(&store, query.clone()).await.concat(), expected(&all, &query));
+            let few = UsageQuery { at_most: 3, ..query.clone() };
+            assert_eq!(pages(&store, few).await.concat(), expected(&all, &query));
         }
         store.close().await.unwrap();
         if let Home::Folder(folder) = &home {
@@ -160,25 +177,29 @@ async fn fill(store: &Store, days: u64) -> u64 {
 }
 
 async fn requests(store: &Store) -> u64 {
-    store.usage(query(Grouping::default())).await.unwrap().iter().map(|row| row.requests).sum()
+    store.usage(query(Grouping::default())).await.unwrap().rows.iter().map(|row| row.requests).sum()
 }
 
-fn an_answer_with_too_many_rows_is_refused_with_what_to_do(kind: Kind) {
+fn an_answer_of_many_rows_goes_page_by_page(kind: Kind) {
     let (_home, store) = store(kind);
     runtime().block_on(async {
         fill(&store, 10).await;
-        let refused = store.usage(UsageQuery { at_most: 999, ..query(ALL) }).await.unwrap_err();
-        assert_eq!(refused, StoreError::TooManyRows { limit: 999 });
-        assert!(refused.to_string().contains("group by less"));
-        let all = store.usage(UsageQuery { at_most: 1000, ..query(ALL) }).await.unwrap();
-        assert_eq!(all.len(), 1000);
+        for (at_most, lengths) in [(400, vec![400, 400, 200]), (1000, vec![1000])] {
+            let pages = pages(&store, UsageQuery { at_most, ..query(ALL) }).await;
+            assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), lengths);
+            assert!(pages.concat().is_sorted());
+        }
+        // What goes on in another way than it began leads nowhere.
+        let first = store.usage(UsageQuery { at_most: 1, ..query(ALL) }).await.unwrap();
+        let other = UsageQuery { after: first.next, ..query(Grouping::default()) };
+        assert_eq!(store.usage(other).await, Err(StoreError::BadCursor));
         let backwards =
             UsageQuery { from: Day::of(at_day(5)), to: Day::of(at_day(4)), ..query(ALL) };
-        assert_eq!(store.usage(backwards).await, Ok(Vec::new()));
+        assert_eq!(store.usage(backwards).await, Ok(UsagePage::default()));
         let whole_calendar =
             UsageQuery { from: Day::from_number(0), to: Day::MAX, ..query(Grouping::default()) };
         let one_key = UsageQuery { key: Some("key-1".parse().unwrap()), ..whole_calendar };
-        assert_eq!(store.usage(one_key).await.unwrap()[0].requests, 10);
+        assert_eq!(store.usage(one_key).await.unwrap().rows[0].requests, 10);
     });
 }
 
@@ -196,6 +217,45 @@ fn old_usage_is_deleted_slice_by_slice_and_the_rest_stays(kind: Kind) {
     });
 }
 
+#[test]
+fn names_of_forgotten_usage_are_forgotten() {
+    let (folder, store) = embedded();
+    runtime().block_on(async {
+        let mut recorder = UsageRecorder::new();
+        // Keys and routes of the first days, beside one that stays.
+        for day in 0..30 {
+            for key in 1..=200 {
+                count(&mut recorder, (1, key, key, 1, day, false, 1));
+            }
+        }
+        (0..50).for_each(|day| count(&mut recorder, (2, 255, 255, 2, day, false, 1)));
+        recorder.flush(&store).await.unwrap();
+        let names = |table: &str| {
+            let db = rusqlite::Connection::open(folder.path().join("tollgate.db")).unwrap();
+            let sql = format!("SELECT count(*) FROM {table}");
+            db.query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        // Two tenants, two plans, and the routes.
+        assert_eq!((names("usage_holders"), names("usage_labels")), (201, 201 + 4));
+        let usage_from = Day::of(at_day(29));
+        let tidy = Tidy { now: at_day(50), usage_from, audit_from: Time::EPOCH };
+        while store.tidy(tidy).await.unwrap() {}
+        assert_eq!((names("usage_holders"), names("usage_labels")), (201, 201 + 4));
+        let tidy = Tidy { usage_from: Day::of(at_day(30)), ..tidy };
+        while store.tidy(tidy).await.unwrap() {}
+        assert_eq!((names("usage_holders"), names("usage_labels")), (1, 3));
+        // Whoever comes back is counted under names that are there.
+        count(&mut recorder, (1, 7, 7, 1, 45, false, 1));
+        recorder.flush(&store).await.unwrap();
+        let rows = store.usage(query(ALL)).await.unwrap().rows;
+        assert_eq!(rows.len(), 20 + 1);
+        assert_eq!(
+            (rows[0].key.as_deref(), rows[0].route.as_deref()),
+            (Some("key-7"), Some("GET /7"))
+        );
+    });
+}
+
 fn nothing_is_lost_by_a_clean_stop_nor_by_a_store_that_fails(kind: Kind) {
     let (home, store) = store(kind);
     runtime().block_on(async {
@@ -209,7 +269,7 @@ fn nothing_is_lost_by_a_clean_stop_nor_by_a_store_that_fails(kind: Kind) {
         assert!(recorder.is_empty() && recorder.lost() == 0);
         store.close().await.unwrap();
         let store = home.open();
-        let rows = store.usage(query(Grouping::default())).await.unwrap();
+        let rows = store.usage(query(Grouping::default())).await.unwrap().rows;
         assert_eq!((rows[0].requests, rows[0].refusals, rows[0].tokens), (200, 100, 400));
     });
 }
@@ -230,7 +290,7 @@ fn a_recorder_is_bounded_and_says_what_it_did_not_count() {
 
 on_every_store! {
     every_question_is_answered_as_if_counted_one_by_one,
-    an_answer_with_too_many_rows_is_refused_with_what_to_do,
+    an_answer_of_many_rows_goes_page_by_page,
     old_usage_is_deleted_slice_by_slice_and_the_rest_stays,
     nothing_is_lost_by_a_clean_stop_nor_by_a_store_that_fails,
 }

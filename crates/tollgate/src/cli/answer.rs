@@ -42,7 +42,11 @@ impl Answer {
 
     /// The version of what was answered.
     pub(crate) fn etag(&self) -> Option<&str> {
-        self.headers.get(ETAG)?.to_str().ok()
+        self.header(ETAG.as_str())
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
     }
 
     fn strange(&self) -> Failure {

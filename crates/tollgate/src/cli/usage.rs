@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::answer::Answer;
 use super::args::At;
 use super::ask::Ask;
 use super::client::Client;
@@ -38,27 +39,64 @@ pub(crate) struct Usage {
 const FIGURES: [&str; 3] = ["requests", "refusals", "tokens"];
 
 pub(crate) fn run(args: &Usage) -> Result<(), Failure> {
-    let ask = Ask::get("/v1/usage")
-        .query("tenant", args.tenant.as_deref())
-        .query("key", args.key.as_deref())
-        .query("from", args.from.as_deref())
-        .query("to", args.to.as_deref())
-        .query("group_by", args.group_by.as_deref());
-    let ask = if args.csv { ask.accept("text/csv") } else { ask };
-    let answer = Client::find(&args.at)?.ask(ask)?;
-    if args.csv || args.at.json {
-        return unchanged(&answer);
+    let client = Client::find(&args.at)?;
+    let mut answer = client.ask(args.ask(None))?;
+    if args.csv {
+        return csv(args, &client, answer);
     }
-    let told = answer.json()?;
-    let rows = told["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if args.at.json {
+        // Each part of a long answer is a line.
+        loop {
+            unchanged(&answer)?;
+            let told = answer.json()?;
+            let Some(next) = told["next"].as_str() else { return Ok(()) };
+            answer = client.ask(args.ask(Some(next)))?;
+        }
+    }
+    let mut told = answer.json()?;
     let (from, to) = (text(&told["from"]), text(&told["to"]));
+    let mut rows = items(&mut told);
+    while let Some(next) = told["next"].as_str() {
+        told = client.ask(args.ask(Some(next)))?.json()?;
+        rows.append(&mut items(&mut told));
+    }
     if rows.is_empty() {
         eprintln!("Nothing was used from {from} to {to}.");
         return Ok(());
     }
-    print(&table(rows))?;
+    print(&table(&rows))?;
     if !args.at.quiet {
         eprintln!("From {from} to {to}, days of UTC.");
+    }
+    Ok(())
+}
+
+impl Usage {
+    fn ask(&self, cursor: Option<&str>) -> Ask {
+        let ask = Ask::get("/v1/usage")
+            .query("tenant", self.tenant.as_deref())
+            .query("key", self.key.as_deref())
+            .query("from", self.from.as_deref())
+            .query("to", self.to.as_deref())
+            .query("group_by", self.group_by.as_deref())
+            .query("cursor", cursor);
+        if self.csv { ask.accept("text/csv") } else { ask }
+    }
+}
+
+/// Rows out of an answer that is read no further.
+fn items(told: &mut Value) -> Vec<Value> {
+    told["items"].as_array_mut().map(std::mem::take).unwrap_or_default()
+}
+
+/// One table, whose columns are named once.
+fn csv(args: &Usage, client: &Client, mut answer: Answer) -> Result<(), Failure> {
+    print(answer.text()?)?;
+    while let Some(next) = answer.header("next-cursor") {
+        let next = next.to_owned();
+        answer = client.ask(args.ask(Some(&next)))?;
+        let rows = answer.text()?;
+        print(rows.split_once('\n').map_or(rows, |(_, rows)| rows))?;
     }
     Ok(())
 }

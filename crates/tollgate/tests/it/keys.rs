@@ -34,14 +34,19 @@ keys:
 #[test]
 fn every_bad_key_has_one_and_the_same_answer() {
     let upstream = Upstream::new("", "ok");
-    let gateway = Tollgate::with(&file(&upstream, "{}", ""));
-    let url = gateway.url("/x");
     let mistyped = KEY.replace("Example", "Examples");
+    let almost = KEY.replace("mW4", "mW5");
+    // What looks like one of ours and fails its checksum is none, even if somebody declares its digest.
+    let declared = tollgate_policy::Sha256::of(almost.as_bytes());
+    let declared = format!("  - {{ id: almost, tenant: acme, sha256: {declared} }}\n");
+    let gateway = Tollgate::with(&file(&upstream, "{}", &declared));
+    let url = gateway.url("/x");
     let unknown = "tg_live_7777777777777777777777772h5Igl";
     let answers = [
         curl(&[&url]),
         get(&url, unknown),
         get(&url, &mistyped),
+        get(&url, &almost),
         get(&url, "an-old-one"),
         get(&url, "nobodys"),
         curl(&[&url, "-H", &format!("authorization: Bearer {unknown}")]),

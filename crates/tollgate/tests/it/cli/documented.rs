@@ -52,13 +52,14 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Without what differs from run to run: ids, keys, moments, sizes, and the width of columns.
+/// Without what differs from run to run: ids, keys, versions of keys, moments, sizes, and the width of columns.
 fn lasting(text: &str) -> Vec<String> {
     let last = |word: &str| {
         let is_moment = word.len() >= 20 && word.starts_with("20") && word.contains('T');
         match word {
             _ if is_moment => "MOMENT".to_owned(),
             word if word.starts_with("key_") => "ID".to_owned(),
+            word if word.starts_with("\"k") => "ETAG".to_owned(),
             word if word.starts_with("tg_live_") => "KEY".to_owned(),
             word if word.starts_with('(') && word[1..].parse::<u64>().is_ok() => "(N".to_owned(),
             word => word.to_owned(),

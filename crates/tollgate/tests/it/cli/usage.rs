@@ -54,6 +54,33 @@ fn csv_and_json_are_the_apis_to_the_byte() {
 }
 
 #[test]
+fn an_answer_in_several_parts_is_told_whole() {
+    let node = Node::start();
+    let mut recorder = UsageRecorder::new();
+    for key in 0..1001 {
+        let key = format!("key_{key:04}");
+        for route in 0..100 {
+            let route = format!("GET /{route:02}");
+            let caller = Caller { tenant: "acme", key: &key, route: &route, plan: "free" };
+            recorder.count(caller, Use { refused: false, tokens: 1 }, node.now);
+        }
+        wait(node.store.add_usage(recorder.drain())).unwrap();
+    }
+    let asked = ["usage", "--group-by", "key,route"];
+    let csv = node.run(&[&asked[..], &["--csv"]].concat());
+    let lines: Vec<&str> = csv.good().lines().collect();
+    assert_eq!(lines.len(), 100_100 + 1);
+    assert_eq!(lines.iter().filter(|line| line.starts_with("tenant,")).count(), 1);
+    assert_eq!(lines.last(), Some(&"acme,key_1000,GET /99,1,0,1"));
+    let table = node.run(&asked);
+    let rows = table.rows();
+    assert_eq!(rows.len(), 100_100 + 1);
+    assert_eq!(rows.last().unwrap()[1], "100100");
+    let json = node.run(&[&asked[..], &["--json"]].concat());
+    assert_eq!(json.good().lines().count(), 2);
+}
+
+#[test]
 fn days_without_usage_and_days_that_are_none_are_told() {
     let node = node();
     let before = node.run(&["usage", "--from", "2020-01-01", "--to", "2020-01-31"]);
