@@ -34,8 +34,10 @@ impl Leased {
     }
 
     /// What was admitted while nothing could be leased is paid from what is leased next.
-    pub(super) fn recover<C: Clock>(&self, shared: &Shared<C>) {
-        self.held.owe(self.outage.take_owed(&shared.limiter, self.identity));
+    pub(super) fn recover<C: Clock>(&self, shared: &Shared<C>) -> bool {
+        let debt = self.outage.take_debt(&shared.limiter, self.identity);
+        self.held.owe(debt.admitted.min(debt.unpaid));
+        self.outage.settle()
     }
 }
 

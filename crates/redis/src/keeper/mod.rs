@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use tokio::runtime::Handle;
 use tollgate_engine::{Clock, Limiter, Rule};
 use tollgate_gate::Handles;
@@ -32,6 +33,9 @@ use crate::{Figures, Hybrid, Leases, Settings, Strict, Took};
 /// How long slices live, once to twice; and how often idle ones are returned.
 const LIFETIME: Duration = Duration::from_secs(5);
 const SWEEP_EVERY: u32 = 5;
+
+/// Counters that are told or returned at once in the background: so many are sent without keeping requests waiting.
+const AT_ONCE: usize = 128;
 
 /// How nodes count together.
 #[derive(Clone, Debug)]
@@ -97,28 +101,31 @@ impl<C: Clock + 'static> SharedCounters<C> {
             leases: Leases::new(strict.clone(), LIFETIME, max_keys),
             limiter: Arc::clone(limiter),
             nodes: Nodes::new(&prefix),
-            outages: Outages::new(fallback),
+            outages: Outages::new(fallback, max_keys),
             counted: Handles::new(max_keys),
             leased: Handles::new(max_keys),
             told: Handles::new(max_keys),
             prefix,
             strict,
         });
+        // Apart from one another: a node that has much to tell is alive all the while.
+        let weak = Arc::downgrade(&shared);
+        tokio::spawn(async move {
+            while let Some(shared) = weak.upgrade() {
+                shared.nodes.beat(&shared.strict).await;
+                a_beat(shared).await;
+            }
+        });
         let weak = Arc::downgrade(&shared);
         tokio::spawn(async move {
             let mut beats = 0u32;
-            loop {
-                let Some(shared) = weak.upgrade() else { return };
+            while let Some(shared) = weak.upgrade() {
                 shared.recover().await;
-                shared.nodes.beat(&shared.strict).await;
                 beats = beats.wrapping_add(1);
                 if beats.is_multiple_of(SWEEP_EVERY) {
                     shared.sweep().await;
                 }
-                let strict = shared.strict.clone();
-                drop(shared);
-                // What was admitted meanwhile is told as soon as anybody can be.
-                let _ = tokio::time::timeout(nodes::EVERY, strict.comes_up()).await;
+                a_beat(shared).await;
             }
         });
         SharedCounters(shared)
@@ -173,6 +180,13 @@ impl<C: Clock + 'static> Elsewhere for SharedCounters<C> {
     }
 }
 
+/// Waits for the next beat. What was admitted while nobody could be told is told as soon as anybody can be.
+async fn a_beat<C>(shared: Arc<Shared<C>>) {
+    let strict = shared.strict.clone();
+    drop(shared);
+    let _ = tokio::time::timeout(nodes::EVERY, strict.comes_up()).await;
+}
+
 /// What a keeper knows of its limit.
 pub(crate) struct Terms<C> {
     shared: Arc<Shared<C>>,
@@ -190,25 +204,29 @@ impl<C: Clock + 'static> Shared<C> {
         self.strict.runtime()
     }
 
-    /// Tells what was admitted while nobody could be told.
+    /// Tells what was admitted while nobody could be told. What cannot be told now is told next time.
     async fn recover(&self) {
         if !self.strict.is_up() {
             return;
         }
-        for owing in self.outages.take_owing() {
-            match owing {
-                Owing::Strict(counter, figures) => {
-                    if let Some(counted) = counter.get::<Counted>() {
-                        counted.recover(self, &figures).await;
-                    }
-                }
-                Owing::Leased(counter) => {
-                    if let Some(leased) = counter.get::<Leased>() {
-                        leased.recover(self);
-                    }
-                }
-                Owing::Nothing => {}
+        let tell = |owing| async move {
+            if !self.tell(&owing).await {
+                self.outages.put_back(owing);
             }
+        };
+        stream::iter(self.outages.take_owing()).for_each_concurrent(AT_ONCE, tell).await;
+    }
+
+    async fn tell(&self, owing: &Owing) -> bool {
+        match owing {
+            Owing::Strict(counter, figures) => match counter.get::<Counted>() {
+                Some(counted) => counted.recover(self, figures).await,
+                None => true,
+            },
+            Owing::Leased(counter) => {
+                counter.get::<Leased>().is_none_or(|leased| leased.recover(self))
+            }
+            Owing::Nothing => true,
         }
     }
 

@@ -42,21 +42,29 @@ impl Counted {
     }
 
     /// Charges what was admitted while Redis could not be asked, into debt if need be. A log cannot be: each of its charges
-    /// has a moment.
-    pub(super) async fn recover<C: Clock>(&self, shared: &Shared<C>, figures: &Figures) {
-        let owed = self.outage.take_owed(&shared.limiter, self.identity);
-        if owed == 0 || figures.limit().kind() == Kind::SlidingWindowLog {
-            return;
+    /// has a moment. `false` if it is to be tried again.
+    pub(super) async fn recover<C: Clock>(&self, shared: &Shared<C>, figures: &Figures) -> bool {
+        let debt = self.outage.take_debt(&shared.limiter, self.identity);
+        if figures.limit().kind() == Kind::SlidingWindowLog {
+            return self.outage.settle();
         }
         let told = {
             let mut ledger = self.ledger.lock();
-            ledger.consume(owed);
+            ledger.consume(debt.admitted);
+            // Time has paid off what the share no longer lacks, also of what could not be told before.
+            let paid = ledger.unsent().saturating_sub(debt.unpaid);
+            ledger.unconsume(paid);
             ledger.statement()
         };
-        let node = shared.nodes.name();
-        if let Ok(settled) = shared.strict.sync(&self.key, figures, (node, told)).await {
-            self.ledger.lock().settle(told, settled);
+        if told.unsent == 0 {
+            return self.outage.settle();
         }
+        let node = shared.nodes.name();
+        let settled = shared.strict.sync(&self.key, figures, (node, told)).await;
+        let Ok(settled) = settled else { return false };
+        self.ledger.lock().settle(told, settled);
+        self.outage.note(u64::try_from(settled.rest).unwrap_or(0));
+        self.outage.settle()
     }
 }
 

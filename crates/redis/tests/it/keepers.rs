@@ -1,0 +1,248 @@
+//! Counters of a gate through slow servers, cut wires and outages that come again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tollgate_engine::{Clock, Limiter, Strategy, SystemClock};
+use tollgate_gate::elsewhere::{Answered, Asked, Counter, Elsewhere, Keeper, Together, Whose};
+use tollgate_policy::compile::Policy;
+use tollgate_policy::shapes::{Consistency, Fallback};
+use tollgate_redis::{Settings, SharedCounters, Sharing};
+
+use crate::proxy::Proxy;
+use crate::servers::{Brand, Server, on_both, run, until};
+
+/// As long as nothing is slow on purpose: a busy machine is no outage.
+const LONG: Duration = Duration::from_secs(20);
+
+const KEY: &str = "tollgate:ratelimit:one";
+
+/// One limit of one node: a bucket that time does not fill while a test runs.
+struct Node {
+    shared: SharedCounters<SystemClock>,
+    limiter: Arc<Limiter<SystemClock>>,
+    keeper: Arc<dyn Keeper>,
+}
+
+#[derive(Clone, Copy)]
+struct Terms {
+    consistency: Consistency,
+    capacity: u64,
+    fallback: Fallback,
+    timeout: Duration,
+    max_keys: usize,
+}
+
+const TERMS: Terms = Terms {
+    consistency: Consistency::Strict,
+    capacity: 100,
+    fallback: Fallback::LocalOnly,
+    timeout: LONG,
+    max_keys: 100_000,
+};
+
+impl Node {
+    async fn start(url: &str, terms: Terms) -> Node {
+        let consistency = match terms.consistency {
+            Consistency::Lease => "lease",
+            _ => "strict",
+        };
+        let capacity = terms.capacity;
+        let text = format!(
+            "
+rate_limit_sync: {{ enabled: true }}
+plans: {{ a: {{ rate_limit: {{ algorithm: token_bucket, sustained: {{ rate: 1, window: day }},
+    burst: {{ capacity: {capacity} }}, scope: user, consistency: {consistency} }} }} }}
+tenants: [ {{ id: acme, plan: a }} ]
+"
+        );
+        let policy = Policy::of("policy.yaml", text.as_bytes())
+            .unwrap_or_else(|faults| panic!("{}", faults.diagnostics));
+        let limiter = Arc::new(Limiter::with_clock(SystemClock::new(), 100_000));
+        let sharing = Sharing {
+            settings: Settings::new(url).unwrap().timeout(terms.timeout),
+            prefix: "tollgate".to_owned(),
+            interval: Duration::from_millis(100),
+            fallback: terms.fallback,
+            max_keys: terms.max_keys,
+        };
+        let shared = SharedCounters::start(sharing, &limiter);
+        let limit =
+            policy.limits().iter().find(|limit| limit.consistency() == terms.consistency).unwrap();
+        let rule = limiter.define(limit.counter(), limit.limit().clone());
+        let keeper = shared.keeper(limit, &rule).unwrap();
+        let node = Node { shared, limiter, keeper };
+        node.up().await;
+        node
+    }
+
+    async fn up(&self) {
+        until("Redis is up", || self.shared.state().is_up).await;
+    }
+
+    async fn down(&self) {
+        until("the breaker opens", || !self.shared.state().is_up).await;
+    }
+
+    fn counter_of(&self, name: &str, hash: u128) -> Counter {
+        let identity = self.limiter.identity(name);
+        let whose = Whose { hash, identity, name: &|| name.to_owned() };
+        self.keeper.counter(&whose).unwrap()
+    }
+
+    fn counter(&self) -> Counter {
+        self.counter_of("one", 1)
+    }
+
+    async fn ask_for(&self, counter: &Counter, cost: u64) -> Answered {
+        let asked = Asked { counter, cost, now: self.limiter.clock().now() };
+        if let Some(answered) = self.keeper.try_charge(&asked) {
+            return answered;
+        }
+        if self.keeper.manner() == tollgate_gate::elsewhere::Manner::Alone {
+            return self.keeper.charge(asked).await;
+        }
+        let together = [Together { keeper: &*self.keeper, asked, strategy: Strategy::Reject }];
+        self.keeper.charge_together(&together).await.answers[0]
+    }
+
+    async fn is_admitted(&self) -> bool {
+        is_admitted(self.ask_for(&self.counter(), 1).await)
+    }
+
+    /// Asks so often, and tells how many were admitted.
+    async fn drain(&self, times: u64) -> u64 {
+        let mut admitted = 0;
+        for _ in 0..times {
+            admitted += u64::from(self.is_admitted().await);
+        }
+        admitted
+    }
+}
+
+fn is_admitted(answered: Answered) -> bool {
+    match answered {
+        Answered::Decided(decision, _) => decision.is_allowed(),
+        Answered::Uncounted => true,
+        Answered::Unavailable(_) => false,
+    }
+}
+
+fn tokens(server: &Server) -> Option<i64> {
+    server.ask(&["HGET", KEY, "tokens"])
+}
+
+/// A server that answers later than callers wait is not let in again while it is slow, and however often it comes and
+/// goes, nobody is granted anything twice.
+fn a_slow_server_grants_no_share_twice(brand: Brand) {
+    let server = Server::start(brand);
+    let proxy = Proxy::to(server.port());
+    run(async {
+        let terms = Terms { timeout: Duration::from_millis(300), ..TERMS };
+        let node = Node::start(&proxy.url(), terms).await;
+        let mut admitted = node.drain(1).await;
+        proxy.delay(Duration::from_millis(350));
+        while node.shared.state().is_up {
+            admitted += node.drain(1).await;
+        }
+        // Long enough to connect and load all scripts several times.
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(8) {
+            admitted += node.drain(1).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(admitted >= 90, "the share is granted: {admitted}");
+        assert!(admitted <= 100, "{admitted} of 100");
+        proxy.delay(Duration::ZERO);
+        node.up().await;
+        until("it is told", || tokens(&server).is_some_and(|left| left <= 0)).await;
+        admitted += node.drain(20).await;
+        // A second outage of the same counter.
+        proxy.cut();
+        while node.shared.state().is_up {
+            admitted += node.drain(1).await;
+        }
+        admitted += node.drain(50).await;
+        assert!(admitted <= 100, "{admitted} of 100 after a second outage");
+    });
+}
+
+/// Outages that follow one another without a word from Redis in between go on with the same share.
+fn many_short_outages_are_one(brand: Brand) {
+    let server = Server::start(brand);
+    let proxy = Proxy::to(server.port());
+    run(async {
+        for consistency in [Consistency::Strict, Consistency::Lease] {
+            server.ask::<()>(&["FLUSHALL"]);
+            let node = Node::start(&proxy.url(), Terms { consistency, ..TERMS }).await;
+            let mut admitted = 0;
+            for _ in 0..3 {
+                proxy.cut();
+                node.down().await;
+                admitted += node.drain(150).await;
+                proxy.mend();
+                node.up().await;
+            }
+            assert_eq!(admitted, 100, "{consistency:?}");
+        }
+    });
+}
+
+/// Redis is there, but takes nothing: what is admitted meanwhile is told when it does.
+fn what_redis_refused_to_take_is_told_later(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let node = Node::start(&server.url(), TERMS).await;
+        server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+        assert_eq!(node.drain(30).await, 30);
+        until("it was tried", || {
+            let stats: String = server.ask(&["INFO", "errorstats"]);
+            let line = stats.lines().find_map(|line| line.strip_prefix("errorstat_OOM:count="));
+            line.is_some_and(|count| count.trim().parse::<u64>().unwrap() > 32)
+        })
+        .await;
+        assert_eq!(node.drain(10).await, 10);
+        server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+        until("it is told", || tokens(&server) == Some(60)).await;
+        assert_eq!(node.drain(100).await, 60);
+    });
+}
+
+/// The second outage begins before all of the first was told.
+fn what_could_not_be_told_in_time_is_told_later(brand: Brand) {
+    let server = Server::start(brand);
+    let proxy = Proxy::to(server.port());
+    run(async {
+        let node = Node::start(&proxy.url(), TERMS).await;
+        proxy.cut();
+        node.down().await;
+        let names: Vec<String> = (0..400).map(|nth| format!("many{nth}")).collect();
+        for (nth, name) in names.iter().enumerate() {
+            let counter = node.counter_of(name, (nth as u128) << 64 | 7);
+            assert!(is_admitted(node.ask_for(&counter, 3).await));
+        }
+        proxy.delay(Duration::from_millis(100));
+        proxy.mend();
+        node.up().await;
+        proxy.cut();
+        node.down().await;
+        proxy.delay(Duration::ZERO);
+        proxy.mend();
+        until("all is told, once", || {
+            let told = |name: &String| {
+                let key = format!("tollgate:ratelimit:{name}");
+                server.ask::<Option<i64>>(&["HGET", &key, "tokens"]) == Some(97)
+            };
+            names.iter().all(told)
+        })
+        .await;
+    });
+}
+
+on_both! {
+    slow => a_slow_server_grants_no_share_twice;
+    short_outages => many_short_outages_are_one;
+    refusing => what_redis_refused_to_take_is_told_later;
+    told_late => what_could_not_be_told_in_time_is_told_later;
+}
