@@ -14,6 +14,7 @@ mod command;
 pub mod driven;
 mod error;
 mod figures;
+mod held;
 mod hybrid;
 mod keeper;
 mod key;

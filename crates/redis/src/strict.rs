@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -48,6 +49,7 @@ struct Shared {
     /// How far the server's clock is ahead of ours, in microseconds: only to guess a quota's period by.
     ahead: AtomicI64,
     is_cluster: bool,
+    longest_wait: Duration,
     runtime: Handle,
 }
 
@@ -63,13 +65,14 @@ const LOOKS: usize = 3;
 impl Strict {
     /// Begins to connect, on the current runtime, and goes on trying for as long as it is held.
     pub fn start(settings: Settings) -> Strict {
-        let is_cluster = settings.mode == Mode::Cluster;
+        let (is_cluster, longest_wait) = (settings.mode == Mode::Cluster, settings.timeout);
         Strict(Arc::new(Shared {
             calls: Calls::start(settings),
             calendar: Calendar::default(),
             clock: SystemClock::new(),
             ahead: AtomicI64::new(0),
             is_cluster,
+            longest_wait,
             runtime: Handle::current(),
         }))
     }
@@ -97,6 +100,11 @@ impl Strict {
     /// How long calls took so far.
     pub fn took(&self) -> Took {
         self.0.calls.latencies().took()
+    }
+
+    /// The longest that a request waits.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        self.0.longest_wait
     }
 
     /// The runtime that carries the connection: what is done in the background is done there.

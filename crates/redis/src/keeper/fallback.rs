@@ -50,6 +50,11 @@ impl Outages {
         std::mem::take(&mut self.owing.lock())
     }
 
+    /// How many there are of them.
+    pub(super) fn owing(&self) -> usize {
+        self.owing.lock().len()
+    }
+
     /// Of this one somebody has still to be told.
     pub(super) fn put_back(&self, owing: Owing) {
         self.owing.lock().push(owing);

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tokio::runtime::Handle;
-use tollgate_engine::{Clock, Limiter, Rule};
+use tokio::time::Instant;
+use tollgate_engine::{Clock, Limiter, Rule, Time};
 use tollgate_gate::Handles;
 use tollgate_gate::elsewhere::{Elsewhere, Keeper};
 use tollgate_policy::compile::PlacedLimit;
@@ -27,15 +28,13 @@ use self::fallback::{Outages, Owing, Share};
 use self::hybrid::{HybridKeeper, Told};
 use self::lease::{LeaseKeeper, Leased};
 use self::strict::{Counted, StrictKeeper};
+use crate::lease::AT_ONCE;
 use crate::nodes::{self, Nodes};
 use crate::{Figures, Hybrid, Leases, Settings, Strict, Took};
 
 /// How long slices live, once to twice; and how often idle ones are returned.
 const LIFETIME: Duration = Duration::from_secs(5);
 const SWEEP_EVERY: u32 = 5;
-
-/// Counters that are told or returned at once in the background: so many are sent without keeping requests waiting.
-const AT_ONCE: usize = 128;
 
 /// How nodes count together.
 #[derive(Clone, Debug)]
@@ -131,14 +130,17 @@ impl<C: Clock + 'static> SharedCounters<C> {
         SharedCounters(shared)
     }
 
-    /// Returns what is leased and tells what was consumed: after the last request.
-    pub async fn close(&self) {
+    /// Returns what is leased and tells what was consumed: after the last request. Answers of how many counters that was not
+    /// possible: what was leased of them is stranded until they are renewed.
+    pub async fn close(&self) -> usize {
         let shared = &self.0;
+        shared.recover().await;
         shared.hybrid.close().await;
-        let leased = shared.leased.all();
-        let returned = leased.iter().map(|leased| shared.leases.give_up(leased.held()));
-        futures_util::future::join_all(returned).await;
+        let all = shared.leased.all();
+        let held = all.iter().map(|leased| Arc::clone(leased.held())).collect();
+        let stranded = shared.leases.give_up_all(held).await;
         shared.nodes.leave(&shared.strict).await;
+        stranded + shared.outages.owing()
     }
 
     /// How it goes.
@@ -200,6 +202,17 @@ impl<C: Clock + 'static> Shared<C> {
         format!("{}:ratelimit:{name}", self.prefix)
     }
 
+    /// How long a request has waited that was begun then.
+    fn waited(&self, begun: Time) -> Duration {
+        let now = self.limiter.clock().now();
+        Duration::from_nanos(now.as_nanos().saturating_sub(begun.as_nanos()))
+    }
+
+    /// Until when it waits, however often it has to.
+    fn deadline(&self, begun: Time) -> Instant {
+        Instant::now() + self.strict.longest_wait().saturating_sub(self.waited(begun))
+    }
+
     fn runtime(&self) -> &Handle {
         self.strict.runtime()
     }
@@ -230,15 +243,18 @@ impl<C: Clock + 'static> Shared<C> {
         }
     }
 
-    /// Returns slices that nobody spends any more, and forgets counters that nobody uses.
+    /// Returns slices that nobody spends any more, and forgets counters that nobody uses. What cannot be returned now is
+    /// returned next time.
     async fn sweep(&self) {
-        let mut returned = Vec::new();
+        let mut idle = Vec::new();
         self.leased.sweep(|leased| {
-            returned.push(Arc::clone(leased));
-            true
+            let is_done = leased.held().is_done();
+            if !is_done {
+                idle.push(Arc::clone(leased.held()));
+            }
+            is_done
         });
-        let returned = returned.iter().map(|leased| self.leases.give_up(leased.held()));
-        futures_util::future::join_all(returned).await;
+        self.leases.give_up_all(idle).await;
         self.counted.sweep(|counted| counted.is_settled());
         self.told.sweep(|_| true);
     }
