@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate_core::Kind;
-use tollgate_engine::{Clock, Decision, Identity, Strategy};
+use tollgate_engine::{Clock, Decision, Identity, Strategy, Time};
 use tollgate_gate::elsewhere::{
     Answered, Asked, Counter, Keeper, Manner, Mark, Together, TogetherAnswered, Waiting, Whose,
 };
@@ -25,6 +26,9 @@ impl<C> fmt::Debug for StrictKeeper<C> {
         self.0.fmt(f)
     }
 }
+
+/// A request that has not waited for longer, for leased counters before these, has all of its time.
+const A_MOMENT: Duration = Duration::from_millis(1);
 
 /// One strict counter.
 #[derive(Debug)]
@@ -170,7 +174,7 @@ impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
     fn charge_together<'a>(&'a self, asked: &'a [Together<'a>]) -> Waiting<'a, TogetherAnswered> {
         Box::pin(async move {
             let parts: Parts<C> = asked.iter().filter_map(Part::of).collect();
-            let strict = &self.0.shared.strict;
+            let shared = &self.0.shared;
             if parts.len() != asked.len() {
                 // Somebody else's counters are not ours to charge.
                 let what = "Limits of one request are counted in several places.";
@@ -179,7 +183,15 @@ impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
             }
             let answered = {
                 let charges: SmallVec<[Charge<'_>; 4]> = parts.iter().map(Part::charge).collect();
-                strict.take(&charges).await
+                let begun = asked.first().map_or(Time::EPOCH, |first| first.asked.now);
+                match shared.waited(begun) {
+                    // The connection's deadline is the request's.
+                    waited if waited < A_MOMENT => shared.strict.take(&charges).await,
+                    _ => {
+                        let deadline = shared.deadline(begun);
+                        shared.strict.within(deadline, shared.strict.take(&charges)).await
+                    }
+                }
             };
             match answered {
                 Ok(answer) => decided(parts, answer),
