@@ -7,6 +7,7 @@ mod chains;
 mod cluster;
 mod counters;
 mod differential;
+mod gated;
 mod groups;
 mod hybrid;
 mod keepers;
