@@ -238,7 +238,9 @@ fn counters_that_cannot_be_held_are_counted(brand: Brand) {
 /// As many slices as there may be are returned, whatever waits for Redis at once.
 fn every_slice_is_returned(brand: Brand) {
     let server = Server::start(brand);
-    run(async {
+    // On one thread, as the gateway has it: nothing is sent before all that is handed in at once waits.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
         let consistency = Consistency::Lease;
         let node = Arc::new(Node::start(&server.url(), Terms { consistency, ..TERMS }).await);
         let all = 17_000u128;
