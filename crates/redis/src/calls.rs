@@ -5,11 +5,12 @@
 //! has a timer of its own: the oldest call of a pipeline has its deadline, and when that passes, everybody who
 //! waits is told.
 //!
-//! The first failure opens the breaker. From then on calls fail at once, until the task has connected anew and has
-//! been answered. It tries at growing, random intervals, so that many nodes do not come back all at once.
+//! The first failure opens the breaker. From then on calls fail at once, until the task has connected anew and a script
+//! was answered as fast as callers need it: a server that is there but slow stays shut out. It tries at growing, random
+//! intervals, so that many nodes do not come back all at once, and begins with short ones only after a steady time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -37,6 +38,9 @@ const WAITING: usize = 16_384;
 const PAUSE: Duration = Duration::from_millis(40);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// A connection that lasted so long was of use: the next pause is the first one again.
+const STEADY: Duration = Duration::from_secs(5);
+
 type Reply = Result<Value, Unavailable>;
 
 /// A call that waits for its answer.
@@ -46,6 +50,27 @@ struct Call {
     script: Option<&'static Script>,
     since: Instant,
     reply: oneshot::Sender<Reply>,
+    /// Gone if nobody waits for it any more.
+    caller: Weak<()>,
+}
+
+/// A call that was handed in. Dropped before it was sent, it is not sent.
+pub(crate) struct Asked {
+    answer: oneshot::Receiver<Reply>,
+    _caller: Arc<()>,
+}
+
+impl Asked {
+    /// Waits for the answer.
+    pub(crate) async fn answer(&mut self) -> Reply {
+        let lost = || Unavailable::Lost("another call on it failed".to_owned());
+        (&mut self.answer).await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    /// What is still answered if it was sent already.
+    pub(crate) fn leave(self) -> oneshot::Receiver<Reply> {
+        self.answer
+    }
 }
 
 /// Where calls are handed in. Clones share the connection.
@@ -65,6 +90,15 @@ pub(crate) struct Health {
     took: Latencies,
 }
 
+impl Health {
+    /// Opens the breaker, before anybody is told of the failure: whoever is told finds it open.
+    fn open(&self) {
+        if self.is_up.swap(false, Relaxed) {
+            self.opened.fetch_add(1, Relaxed);
+        }
+    }
+}
+
 impl Calls {
     /// Starts the task that carries calls, on the current runtime.
     pub(crate) fn start(settings: Settings) -> Calls {
@@ -76,19 +110,27 @@ impl Calls {
 
     /// Asks, and waits for the answer.
     pub(crate) async fn ask(&self, cmd: Cmd, script: Option<&'static Script>) -> Reply {
+        self.hand_in(cmd, script)?.answer().await
+    }
+
+    /// Hands a call in.
+    pub(crate) fn hand_in(
+        &self,
+        cmd: Cmd,
+        script: Option<&'static Script>,
+    ) -> Result<Asked, Unavailable> {
         if !self.is_up() {
             return Err(Unavailable::Open);
         }
         let (reply, answer) = oneshot::channel();
-        let call = Call { cmd, script, since: Instant::now(), reply };
+        let caller = Arc::new(());
+        let since = Instant::now();
+        let call = Call { cmd, script, since, reply, caller: Arc::downgrade(&caller) };
         self.queue.try_send(call).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Unavailable::Overloaded,
             mpsc::error::TrySendError::Closed(_) => Unavailable::Closed,
         })?;
-        answer.await.unwrap_or_else(|_| match self.queue.is_closed() {
-            true => Err(Unavailable::Closed),
-            false => Err(Unavailable::Lost("another call on it failed".to_owned())),
-        })
+        Ok(Asked { answer, _caller: caller })
     }
 
     /// Whether the breaker is closed.
@@ -129,13 +171,15 @@ async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Ar
     loop {
         match Link::connect_in_time(&settings).await {
             Ok(link) => {
-                pause = PAUSE;
+                let since = Instant::now();
                 health.is_up.store(true, Relaxed);
                 health.came_up.notify_waiters();
-                let ended = serve(&settings, (&link, &health.took), &mut waiting).await;
-                health.is_up.store(false, Relaxed);
-                let Err(why) = ended else { return };
-                health.opened.fetch_add(1, Relaxed);
+                let ended = serve(&settings, (&link, &health), &mut waiting).await;
+                let Err(why) = ended else { return health.is_up.store(false, Relaxed) };
+                health.open();
+                if since.elapsed() >= STEADY {
+                    pause = PAUSE;
+                }
                 // Whoever came before the breaker opened.
                 while let Ok(call) = waiting.try_recv() {
                     let _ = call.reply.send(Err(why.clone()));
@@ -155,7 +199,7 @@ async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Ar
 /// Sends what waits until a failure. `Ok` when nobody can hand in any more.
 async fn serve(
     settings: &Settings,
-    (link, took): (&Link, &Latencies),
+    (link, health): (&Link, &Health),
     waiting: &mut mpsc::Receiver<Call>,
 ) -> Result<(), Unavailable> {
     let mut on_the_way = FuturesUnordered::new();
@@ -167,10 +211,10 @@ async fn serve(
             taken = waiting.recv_many(&mut batch, BATCH), if is_open && on_the_way.len() < ON_THE_WAY => {
                 is_open = taken > 0;
                 // Whoever has given up is not to be charged.
-                batch.retain(|call| !call.reply.is_closed());
+                batch.retain(|call| call.caller.strong_count() > 0);
                 if let Some(oldest) = batch.first() {
                     let deadline = oldest.since + settings.timeout;
-                    on_the_way.push(send((link, took), batch, deadline));
+                    on_the_way.push(send((link, health), batch, deadline));
                 }
             }
         }
@@ -180,7 +224,7 @@ async fn serve(
 
 /// Sends a pipeline and hands out its answers. `Err` if the server as a whole is of no use.
 async fn send(
-    (link, took): (&Link, &Latencies),
+    (link, health): (&Link, &Health),
     batch: Vec<Call>,
     deadline: Instant,
 ) -> Result<(), Unavailable> {
@@ -193,10 +237,11 @@ async fn send(
     }
     let answered = in_time(link, &pipeline, deadline).await;
     let now = Instant::now();
-    since.iter().for_each(|since| took.note(now.saturating_duration_since(*since)));
+    since.iter().for_each(|since| health.took.note(now.saturating_duration_since(*since)));
     let answers = match answered {
         Ok(answers) => answers,
         Err(why) => {
+            health.open();
             for (_, reply) in waiting {
                 let _ = reply.send(Err(why.clone()));
             }
@@ -221,6 +266,7 @@ async fn send(
         };
         let _ = reply.send(answer.map_err(|(why, is_down)| {
             if is_down {
+                health.open();
                 failed = Err(why.clone());
             }
             why
@@ -275,11 +321,18 @@ fn drawn(longest: Duration) -> Duration {
 }
 
 impl Link {
+    /// Connects, which may take its time, and sees that scripts are answered in the time that callers have.
     async fn connect_in_time(settings: &Settings) -> Result<Link, Unavailable> {
-        match timeout(Duration::from_secs(2), Link::connect(settings)).await {
-            Err(_) => Err(Unavailable::TimedOut),
-            Ok(Err(error)) => Err(told(error).0),
-            Ok(Ok(link)) => Ok(link),
+        let link = match timeout(Duration::from_secs(2), Link::connect(settings)).await {
+            Err(_) => return Err(Unavailable::TimedOut),
+            Ok(Err(error)) => return Err(told(error).0),
+            Ok(Ok(link)) => link,
+        };
+        let mut probe = Pipeline::with_capacity(1);
+        probe.cmd("EVAL").arg("return 1").arg(0);
+        match in_time(&link, &probe, Instant::now() + settings.timeout).await?.pop() {
+            Some(Err(error)) => Err(told(error).0),
+            _ => Ok(link),
         }
     }
 }

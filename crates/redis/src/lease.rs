@@ -6,21 +6,28 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::ready;
 use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 use tollgate_core::remote::{self, NotLeased};
 use tollgate_engine::{Decision, Refusal, Standing};
 
-use crate::answer::{Left, refusal, standing};
+use crate::answer::standing;
 use crate::command::Wanted;
-use crate::figures::Shape;
-use crate::slice::{Grant, Slice};
+use crate::held::{Held, Taken};
+use crate::slice::Grant;
 use crate::{Figures, Strict, Unavailable};
+
+/// Counters that are told or returned at once in the background: so many are sent without keeping requests waiting.
+pub(crate) const AT_ONCE: usize = 128;
 
 /// Counters of which this node holds slices. Clones share them.
 #[derive(Clone)]
@@ -35,55 +42,6 @@ struct Shared {
 }
 
 type Shard = Mutex<HashMap<String, Arc<Held>>>;
-
-/// One counter: a slice of it, and who asks for the next.
-pub(crate) struct Held {
-    key: String,
-    slice: Mutex<Slice>,
-    /// As it was last asked for.
-    figures: Mutex<Option<Arc<Figures>>>,
-    /// One asks; the others wait for its answer.
-    asking: tokio::sync::Mutex<()>,
-    /// Somebody asks in the background already.
-    is_asking: AtomicBool,
-}
-
-impl Held {
-    fn new(key: String) -> Held {
-        Held {
-            key,
-            slice: Mutex::new(Slice::new(Instant::now())),
-            figures: Mutex::new(None),
-            asking: tokio::sync::Mutex::new(()),
-            is_asking: AtomicBool::new(false),
-        }
-    }
-
-    /// What was admitted while Redis could not be asked is paid from the next slices before anything else.
-    pub(crate) fn owe(&self, tokens: u64) {
-        self.slice.lock().owe(tokens);
-    }
-
-    pub(crate) fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// What can be spent of it.
-    pub(crate) fn left(&self) -> u64 {
-        self.slice.lock().left(Instant::now())
-    }
-
-    /// Where the counter stands, so far as is known here.
-    pub(crate) fn known(&self, figures: &Figures) -> Decision {
-        spent(figures, &self.slice.lock(), Instant::now())
-    }
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("key", &self.key).finish_non_exhaustive()
-    }
-}
 
 impl fmt::Debug for Leases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,18 +64,13 @@ impl Leases {
         Leases(Arc::new(Shared { strict, lifetime, hasher: RandomState::new(), shards, max_keys }))
     }
 
-    /// A counter that its holder returns by itself.
-    pub(crate) fn hold(key: String) -> Held {
-        Held::new(key)
-    }
-
     /// Spends `cost` of this node's slice if it is there: no call, no waiting. `false` decides nothing: it may be there
     /// to be leased, which [`take`](Leases::take) finds out.
     pub fn spend(&self, key: &str, cost: u64) -> bool {
         let held = self.0.shard(key).lock().get(key).cloned();
         held.is_some_and(|held| {
             let figures = held.figures.lock().clone();
-            figures.is_some_and(|figures| self.spend_of(&held, &figures, cost).is_some())
+            self.spend_of(&held, &figures, cost).is_some()
         })
     }
 
@@ -128,11 +81,7 @@ impl Leases {
         figures: &Arc<Figures>,
         cost: u64,
     ) -> Option<Decision> {
-        let now = Instant::now();
-        let mut slice = held.slice.lock();
-        let spent = slice.spend(cost, now).then(|| spent(figures, &slice, now));
-        let is_low = slice.is_low(now);
-        drop(slice);
+        let (spent, is_low) = held.spend(figures, cost);
         if is_low && self.0.strict.is_up() && !held.is_asking.swap(true, Relaxed) {
             let (leases, held, figures) = (self.clone(), Arc::clone(held), Arc::clone(figures));
             self.0.strict.runtime().spawn(async move {
@@ -152,16 +101,17 @@ impl Leases {
         cost: u64,
     ) -> Result<Decision, Unavailable> {
         let held = self.0.held(key, figures).ok_or(Unavailable::Overloaded)?;
-        let figures = held.figures.lock().clone().unwrap_or_else(|| Arc::new(figures.clone()));
-        self.take_of(&held, &figures, cost).await
+        let figures = held.figures.lock().clone();
+        let deadline = Instant::now() + self.0.strict.longest_wait();
+        self.take_of(&held, (&figures, cost), deadline).await
     }
 
-    /// [`take`](Leases::take) of a counter that is held already.
+    /// [`take`](Leases::take) of a counter that is held already, by somebody who waits until then at most.
     pub(crate) async fn take_of(
         &self,
         held: &Arc<Held>,
-        figures: &Arc<Figures>,
-        cost: u64,
+        (figures, cost): (&Arc<Figures>, u64),
+        deadline: Instant,
     ) -> Result<Decision, Unavailable> {
         let limit = figures.capacity();
         if cost > limit {
@@ -171,21 +121,46 @@ impl Leases {
         if let Some(spent) = self.spend_of(held, figures, cost) {
             return Ok(spent);
         }
-        let _asking = held.asking.lock().await;
-        // Whoever asked before may have been granted enough for us too.
-        {
-            let (mut slice, now) = (held.slice.lock(), Instant::now());
-            if slice.spend(cost, now) {
-                return Ok(spent(figures, &slice, now));
-            }
+        let (reply, answer) = oneshot::channel();
+        let (leases, held, figures) = (self.clone(), Arc::clone(held), Arc::clone(figures));
+        // In a task of its own: whoever hangs up must not take the answer along, which is a slice for all.
+        self.0.strict.runtime().spawn(async move {
+            leases.take_in_turn(&held, (&figures, cost), (deadline, reply)).await;
+        });
+        answer.await.unwrap_or(Err(Unavailable::Closed)).map(Taken::hand_over)
+    }
+
+    /// Asks for more when those who asked before have been answered, unless their answer is ours too.
+    async fn take_in_turn(
+        &self,
+        held: &Arc<Held>,
+        (figures, cost): (&Arc<Figures>, u64),
+        (deadline, reply): (Instant, oneshot::Sender<Result<Taken, Unavailable>>),
+    ) {
+        let since = Instant::now();
+        let Ok(_asking) = timeout_at(deadline, held.asking.lock()).await else {
+            return drop(reply.send(Err(Unavailable::TimedOut)));
+        };
+        if reply.is_closed() {
+            return;
         }
-        let grant = self.ask(held, figures, cost, None).await?;
-        let now = Instant::now();
-        let mut slice = held.slice.lock();
-        let is_there = slice.spend(cost, now);
-        let left = of_both(figures, grant.left, slice.left(now));
-        let refusal = (!is_there).then(|| refusal(figures, left, cost, grant.at));
-        Ok(Decision { refusal, standing: standing(figures, left, grant.at) })
+        // Whoever asked before may have been granted enough for us too, or was told that there is nothing.
+        let (spent, _) = held.spend(figures, cost);
+        let known = spent.or_else(|| held.refused_since(since, figures, cost));
+        if let Some(decision) = known {
+            return drop(reply.send(Ok(Taken::new(held, cost, decision))));
+        }
+        let mut asked = pin!(self.ask(held, figures, cost, None));
+        let Ok(granted) = timeout_at(deadline, &mut asked).await else {
+            drop(reply.send(Err(Unavailable::TimedOut)));
+            // What is granted belongs to this node all the same.
+            return drop(asked.await);
+        };
+        let taken = granted.map(|grant| {
+            let decision = held.decide(figures, cost, grant);
+            Taken::new(held, cost, decision)
+        });
+        drop(reply.send(taken));
     }
 
     /// Puts back what was taken a moment ago, because the request was refused elsewhere.
@@ -206,15 +181,39 @@ impl Leases {
         let all: Vec<Arc<Held>> = shards
             .flat_map(|shard| shard.lock().drain().map(|(_, held)| held).collect::<Vec<_>>())
             .collect();
-        futures_util::future::join_all(all.iter().map(|held| self.give_up(held))).await;
+        self.give_up_all(all).await;
     }
 
-    /// Returns what is unspent of one counter. What cannot be returned is stranded until the counter is renewed.
-    pub(crate) async fn give_up(&self, held: &Held) {
+    /// Returns what is unspent of these counters, and tells of how many that was not possible.
+    pub(crate) async fn give_up_all(&self, all: Vec<Arc<Held>>) -> usize {
+        let give_up = |held: Arc<Held>| async move { self.give_up(&held).await.is_err() };
+        let failed = stream::iter(all).map(give_up).buffer_unordered(AT_ONCE);
+        failed.fold(0, |sum, is_failed| ready(sum + usize::from(is_failed))).await
+    }
+
+    /// Pays what is owed and returns what is unspent of one counter. What Redis may have been told and did not acknowledge is
+    /// stranded until the counter is renewed.
+    pub(crate) async fn give_up(&self, held: &Arc<Held>) -> Result<(), Unavailable> {
         let figures = held.figures.lock().clone();
-        if let Some(figures) = figures {
-            let _asking = held.asking.lock().await;
-            let _ = self.ask(held, &figures, 0, Some(0)).await;
+        let _asking = held.asking.lock().await;
+        // All of it if that much is there, else what there is.
+        for least in [held.owed(), 0] {
+            match held.owed() {
+                0 => break,
+                owed => self.ask(held, &figures, least, Some(owed)).await?,
+            };
+        }
+        if !held.is_done() {
+            self.ask(held, &figures, 0, Some(0)).await?;
+        }
+        Ok(())
+    }
+
+    /// The same for a counter that nobody holds any more, in the background.
+    pub(crate) fn give_up_later(&self, held: &Arc<Held>) {
+        if !held.is_done() {
+            let (leases, held) = (self.clone(), Arc::clone(held));
+            self.0.strict.runtime().spawn(async move { leases.give_up(&held).await });
         }
     }
 
@@ -233,9 +232,14 @@ impl Leases {
             let told = slice.report(want, asked);
             (told, want)
         };
-        *held.figures.lock() = Some(Arc::clone(figures));
+        *held.figures.lock() = Arc::clone(figures);
         let wanted = Wanted { least: cost, most: want, told, lifetime: self.0.lifetime };
-        let grant = self.0.strict.lease(&held.key, figures, wanted).await?;
+        let granted = self.0.strict.lease(held.key(), figures, wanted).await;
+        let grant = granted.inspect_err(|why| {
+            if !why.may_have_run() {
+                held.slice.lock().untell(told, want);
+            }
+        })?;
         let whole = standing(figures, grant.left, grant.at);
         let mut slice = held.slice.lock();
         slice.begin(grant, told, want, asked);
@@ -254,8 +258,8 @@ impl Shared {
         let mut shard = self.shard(key).lock();
         if let Some(held) = shard.get(key) {
             let mut known = held.figures.lock();
-            if known.as_deref() != Some(figures) {
-                *known = Some(Arc::new(figures.clone()));
+            if **known != *figures {
+                *known = Arc::new(figures.clone());
             }
             return Some(Arc::clone(held));
         }
@@ -267,25 +271,8 @@ impl Shared {
         if shard.len() >= most {
             return None;
         }
-        let held = Arc::new(Held::new(key.to_owned()));
-        *held.figures.lock() = Some(Arc::new(figures.clone()));
+        let held = Arc::new(Held::new(key.to_owned(), &Arc::new(figures.clone())));
         shard.insert(key.to_owned(), Arc::clone(&held));
         Some(held)
-    }
-}
-
-/// The answer to a charge that this node's slice paid: what it still holds, and what Redis had when it was last asked.
-fn spent(figures: &Figures, slice: &Slice, now: Instant) -> Decision {
-    let limit = figures.capacity();
-    let (remaining, reset_after) = slice.known(limit, now);
-    Decision { refusal: None, standing: Standing { limit, remaining, reset_after } }
-}
-
-/// What remains to a caller of this node: what is in Redis and what the node holds.
-fn of_both(figures: &Figures, left: Left, ours: u64) -> Left {
-    let ours = i64::try_from(ours).unwrap_or(i64::MAX);
-    match figures.shape {
-        Shape::Bucket { .. } => Left { one: left.one.saturating_add(ours), ..left },
-        _ => Left { one: left.one.saturating_sub(ours), ..left },
     }
 }

@@ -6,6 +6,7 @@
 //! tokens, which a node
 //! spends by itself. With [`Hybrid`] nodes decide by themselves and tell one another soon after.
 
+mod abandoned;
 mod answer;
 mod calendar;
 mod calls;
@@ -14,6 +15,7 @@ mod command;
 pub mod driven;
 mod error;
 mod figures;
+mod held;
 mod hybrid;
 mod keeper;
 mod key;

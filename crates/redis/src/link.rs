@@ -8,7 +8,8 @@ use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, Pipeline, RedisError,
+    RedisResult, TlsMode, Value,
 };
 
 use crate::scripts::SCRIPTS;
@@ -111,6 +112,11 @@ pub(crate) fn sentinel(settings: &Settings) -> RedisResult<SentinelClient> {
         settings.master.clone(),
         SentinelServerType::Master,
     )?;
+    // Whoever speaks with the sentinel in secret does with the server it names: credentials are sent to both.
+    if let ConnectionAddr::TcpTls { insecure, .. } = settings.info.addr() {
+        let mode = if *insecure { TlsMode::Insecure } else { TlsMode::Secure };
+        builder = builder.set_client_to_redis_tls_mode(mode);
+    }
     let redis = settings.info.redis_settings();
     builder = builder.set_client_to_redis_db(redis.db());
     if let Some(user) = redis.username() {

@@ -61,6 +61,11 @@ impl Slice {
         self.owed = self.owed.saturating_add(tokens);
     }
 
+    /// What of that is not paid yet.
+    pub(crate) fn owed(&self) -> u64 {
+        self.owed
+    }
+
     /// What Redis has left beside the slice, until it is renewed.
     pub(crate) fn note_elsewhere(&mut self, remaining: u64, renewed_at: Instant) {
         self.elsewhere = (remaining, renewed_at);
@@ -119,6 +124,14 @@ impl Slice {
         if told.granted == 0 { Report { granted: 0, unspent: 0, mark: -1 } } else { told }
     }
 
+    /// What was told has certainly not arrived: the slice is as it was, but for what was spent meanwhile.
+    pub(crate) fn untell(&mut self, told: Report, want: u64) {
+        if told.granted > 0 {
+            self.granted = told.granted;
+            self.left = self.left.saturating_add(told.unspent.saturating_sub(want));
+        }
+    }
+
     /// Begins the slice that was granted to a call made at `asked`, when `told` was told of the one before and `want` was
     /// wanted. What was spent meanwhile is spent of this one.
     pub(crate) fn begin(&mut self, grant: Grant, told: Report, want: u64, asked: Instant) {
@@ -144,7 +157,12 @@ impl Slice {
         if now < self.until { self.left } else { 0 }
     }
 
-    /// Whether it can be forgotten: nothing can be spent of it.
+    /// Whether nothing of it is to be told to Redis, and nothing to be paid.
+    pub(crate) fn is_done(&self, now: Instant) -> bool {
+        self.owed == 0 && (self.granted == 0 || self.is_over(now))
+    }
+
+    /// Whether nothing can be spent of it any more.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         now >= self.until
     }
@@ -199,6 +217,22 @@ mod tests {
         assert!(slice.spend(3, now));
         slice.begin(grant(4), told, 4, now);
         assert_eq!(slice.left(now), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_redis_did_not_take_back_is_still_held() {
+        let now = Instant::now();
+        let mut slice = Slice::new(now);
+        slice.begin(grant(10), Report::default(), 10, now);
+        let told = slice.report(4, now);
+        assert!(slice.spend(3, now));
+        slice.untell(told, 4);
+        assert_eq!(slice.left(now), 7);
+        assert!(!slice.is_done(now));
+        assert_eq!(slice.report(0, now), Report { granted: 10, unspent: 7, mark: 7 });
+        assert!(slice.is_done(now), "nothing more can be told of it");
+        slice.owe(1);
+        assert!(!slice.is_done(now), "but what is owed is to be paid");
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
 use tollgate_engine::{Clock, Decision, SystemClock};
 
+use crate::abandoned::{Slots, Taking};
 use crate::answer::{Answer, Part};
 use crate::calendar::Calendar;
 use crate::calls::Calls;
@@ -48,6 +51,7 @@ struct Shared {
     /// How far the server's clock is ahead of ours, in microseconds: only to guess a quota's period by.
     ahead: AtomicI64,
     is_cluster: bool,
+    longest_wait: Duration,
     runtime: Handle,
 }
 
@@ -63,13 +67,14 @@ const LOOKS: usize = 3;
 impl Strict {
     /// Begins to connect, on the current runtime, and goes on trying for as long as it is held.
     pub fn start(settings: Settings) -> Strict {
-        let is_cluster = settings.mode == Mode::Cluster;
+        let (is_cluster, longest_wait) = (settings.mode == Mode::Cluster, settings.timeout);
         Strict(Arc::new(Shared {
             calls: Calls::start(settings),
             calendar: Calendar::default(),
             clock: SystemClock::new(),
             ahead: AtomicI64::new(0),
             is_cluster,
+            longest_wait,
             runtime: Handle::current(),
         }))
     }
@@ -99,6 +104,28 @@ impl Strict {
         self.0.calls.latencies().took()
     }
 
+    /// The longest that a request waits.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        self.0.longest_wait
+    }
+
+    /// Waits for a call until then at most. The clock is the connection's: a caller's runtime need not have one.
+    pub(crate) async fn within<T>(
+        &self,
+        deadline: Instant,
+        call: impl Future<Output = Result<T, Unavailable>>,
+    ) -> Result<T, Unavailable> {
+        let mut alarm = self.0.runtime.spawn(sleep_until(deadline));
+        tokio::select! {
+            biased;
+            answered = call => {
+                alarm.abort();
+                answered
+            }
+            _ = &mut alarm => Err(Unavailable::TimedOut),
+        }
+    }
+
     /// The runtime that carries the connection: what is done in the background is done there.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.0.runtime
@@ -113,14 +140,16 @@ impl Strict {
         self.0.calls.ask(cmd, Some(script)).await
     }
 
-    /// Decides a chain all or nothing.
+    /// Decides a chain all or nothing. What was charged for somebody who does not wait for the answer is given back.
     ///
     /// In a cluster a chain may span slots. Then it is taken slot by slot in ascending order, and what was taken is
     /// given back if a later slot refuses: for these round trips others may be refused by charges that are not kept, and
     /// a node that dies between them leaves them charged. More than the limit is never admitted.
     pub async fn take(&self, charges: &[Charge<'_>]) -> Result<Answer, Unavailable> {
         let parts = if self.0.is_cluster && spans_slots(charges) {
-            self.take_by_slots(charges).await?
+            // However many slots: a request waits once.
+            let deadline = Instant::now() + self.0.longest_wait;
+            self.within(deadline, self.take_by_slots(charges)).await?
         } else {
             self.decide(charges, Purpose::Take).await?
         };
@@ -148,7 +177,7 @@ impl Strict {
     ) -> Result<(), Unavailable> {
         let made: Made<'_> =
             charges.iter().zip(&answer.parts).filter(|(_, part)| part.is_charged).collect();
-        self.give_back_made(&made).await
+        self.give_back_made(made).await
     }
 
     /// Makes a counter new again.
@@ -173,7 +202,11 @@ impl Strict {
                 self.0.calendar.around(charge.figures.limit(), self.0.server_time())
             };
             let cmd = command::take(script, charges, purpose, bounds);
-            let value = self.0.calls.ask(cmd, Some(script)).await?;
+            let mut asked = self.0.calls.hand_in(cmd, Some(script))?;
+            let value = match purpose {
+                Purpose::Take => Taking::new(self, charges, asked).answer().await?,
+                Purpose::Ask => asked.answer().await?,
+            };
             match command::read(&value, charges).ok_or(Unavailable::Nonsense)? {
                 Said::Decided(parts) => return Ok(parts),
                 // Nothing was charged.
@@ -230,19 +263,12 @@ impl Strict {
             .map(|(charge, index)| (slot(charge.key.as_bytes()), index))
             .collect();
         order.sort_unstable();
-        let mut parts: Vec<Option<Part>> = vec![None; charges.len()];
+        let mut slots = Slots::new(self, charges);
         let mut purpose = Purpose::Take;
         for group in order.chunk_by(|one, other| one.0 == other.0) {
             let asked: SmallVec<[Charge<'_>; 8]> =
                 group.iter().map(|(_, index)| charges[*index]).collect();
-            let answered = match self.decide(&asked, purpose).await {
-                Ok(answered) => answered,
-                Err(why) => {
-                    // Best effort: what cannot be given back now is repaid by time.
-                    let _ = self.give_back_made(&made_of(charges, &parts)).await;
-                    return Err(why);
-                }
-            };
+            let answered = self.decide(&asked, purpose).await?;
             let blocks = |(part, charge): (&Part, &Charge<'_>)| {
                 use tollgate_engine::Strategy::{Queue, Reject};
                 part.decision.refusal.is_some() && matches!(charge.strategy, Reject | Queue)
@@ -252,20 +278,16 @@ impl Strict {
                 purpose = Purpose::Ask;
             }
             for (part, (_, index)) in answered.into_iter().zip(group) {
-                parts[*index] = Some(part);
+                slots.parts[*index] = Some(part);
             }
         }
         if purpose == Purpose::Ask {
-            self.give_back_made(&made_of(charges, &parts)).await?;
-            for part in parts.iter_mut().flatten() {
-                part.is_charged = false;
-            }
+            slots.give_back().await?;
         }
-        parts.into_iter().collect::<Option<Vec<Part>>>().ok_or(Unavailable::Nonsense)
+        slots.done().ok_or(Unavailable::Nonsense)
     }
 
-    async fn give_back_made(&self, made: &Made<'_>) -> Result<(), Unavailable> {
-        let mut made = made.clone();
+    pub(crate) async fn give_back_made(&self, mut made: Made<'_>) -> Result<(), Unavailable> {
         if self.0.is_cluster {
             made.sort_by_key(|(charge, _)| slot(charge.key.as_bytes()));
         }
@@ -281,13 +303,7 @@ impl Strict {
     }
 }
 
-type Made<'a> = SmallVec<[(&'a Charge<'a>, &'a Part); 8]>;
-
-fn made_of<'a>(charges: &'a [Charge<'a>], parts: &'a [Option<Part>]) -> Made<'a> {
-    let answered =
-        charges.iter().zip(parts).filter_map(|(charge, part)| Some((charge, part.as_ref()?)));
-    answered.filter(|(_, part)| part.is_charged).collect()
-}
+pub(crate) type Made<'a> = SmallVec<[(&'a Charge<'a>, &'a Part); 8]>;
 
 fn spans_slots(charges: &[Charge<'_>]) -> bool {
     let slots = charges.iter().map(|charge| slot(charge.key.as_bytes()));

@@ -182,7 +182,7 @@ local function attempt(list)
   local last
   for _, what in ipairs(log) do
     last = call('HINCRBY', meta, 'changes', 1)
-    call('XADD', base .. 'changes', 'MAXLEN', '~', log_length, whole(last) .. '-0', 'what', what)
+    call('XADD', base .. 'changes', 'MAXLEN', '~', log_length, whole(last) .. '-0', 'what', what, 'by', ARGV[1] .. ' ' .. ARGV[2])
   end
   return {
     keys = #told_rows > 0 and told_rows or nil,

@@ -5,3 +5,9 @@ local meta = KEYS[1]
 local base = string.sub(meta, 1, #meta - 4)
 local function whole(number) return string.format('%.0f', number) end
 local function counted(text) return tonumber(text) or 0 end
+-- Who made the change at a place of the log, by which call: after a failover another one may have taken its place.
+local function made_by(place)
+  local id = (place or '0') .. '-0'
+  local entry = call('XRANGE', base .. 'changes', id, id)[1]
+  return entry and entry[2][4] or ''
+end

@@ -1,5 +1,6 @@
 -- Finds the store, or makes an empty one, and sees that everything the other scripts do may be done. Arguments: a name for a
--- new store, the newest schema that is known, and the channel. Answers the schema, the name, and the last place of the log.
+-- new store, the newest schema that is known, and the channel. Answers the schema, the name, and the last place of the log
+-- and who made the change there.
 local probe = base .. 'probe'
 local schema = tonumber(call('HGET', meta, 'schema'))
 for _, words in ipairs({
@@ -23,4 +24,5 @@ if not schema then
   schema = tonumber(ARGV[2])
   call('HSET', meta, 'schema', ARGV[2], 'epoch', ARGV[1])
 end
-return { schema, call('HGET', meta, 'epoch'), counted(call('HGET', meta, 'changes')) }
+local last = call('HGET', meta, 'changes')
+return { schema, call('HGET', meta, 'epoch'), counted(last), made_by(last) }

@@ -2,7 +2,8 @@
 //!
 //! With `local_only` a node has its fair share of the limit: as much of it as there were nodes when they were last counted, and
 //! at the beginning no more than its share of what was last known to be left. What was admitted so and time has not paid off
-//! is charged when Redis is back, so that nobody is granted it a second time.
+//! is charged when Redis is back, so that nobody is granted it a second time. Until that is done, and until Redis has said
+//! anew what is left, the share goes on as it is: it fills up with time, however often Redis comes and goes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,8 +23,9 @@ use crate::Figures;
 pub(super) struct Outages {
     fallback: Fallback,
     decided: AtomicU64,
-    /// Counters that were decided here and of which somebody has to be told.
+    /// Counters that were decided here and of which somebody has to be told, at most so many.
     owing: Mutex<Vec<Owing>>,
+    most_owing: usize,
 }
 
 /// A counter of which somebody has to be told when Redis is back.
@@ -39,13 +41,33 @@ pub(super) enum Owing {
 pub(super) const BY_SHARE: Mark = Mark(1);
 
 impl Outages {
-    pub(super) fn new(fallback: Fallback) -> Outages {
-        Outages { fallback, decided: AtomicU64::new(0), owing: Mutex::default() }
+    pub(super) fn new(fallback: Fallback, most_owing: usize) -> Outages {
+        Outages { fallback, decided: AtomicU64::new(0), owing: Mutex::default(), most_owing }
     }
 
-    /// Those of which somebody has to be told, once.
+    /// Those of which somebody has to be told.
     pub(super) fn take_owing(&self) -> Vec<Owing> {
         std::mem::take(&mut self.owing.lock())
+    }
+
+    /// How many there are of them.
+    pub(super) fn owing(&self) -> usize {
+        self.owing.lock().len()
+    }
+
+    /// Of this one somebody has still to be told.
+    pub(super) fn put_back(&self, owing: Owing) {
+        self.owing.lock().push(owing);
+    }
+
+    /// Takes note of one; `false` if there are too many.
+    fn list(&self, owing: Owing) -> bool {
+        let mut all = self.owing.lock();
+        let has_room = all.len() < self.most_owing;
+        if has_room {
+            all.push(owing);
+        }
+        has_room
     }
 
     pub(super) fn decided(&self) -> u64 {
@@ -88,44 +110,65 @@ impl Share {
 /// What one counter has to do with outages.
 #[derive(Debug)]
 pub(super) struct Outage {
-    /// Which outage it was last decided in.
-    which: AtomicU64,
-    /// What was admitted in it.
-    admitted: AtomicU64,
-    /// What Redis last said was left.
+    /// What Redis last said was left, until an outage begins with it.
     known: AtomicU64,
+    untold: Mutex<Untold>,
+}
+
+/// What nobody could be told.
+#[derive(Debug, Default)]
+struct Untold {
+    /// What was admitted.
+    admitted: u64,
     /// The share it was decided by.
-    share: Mutex<Option<Arc<Rule>>>,
+    share: Option<Arc<Rule>>,
+    /// Whether somebody will be told. From then until it is done it is one outage, however often Redis comes and goes.
+    is_listed: bool,
+}
+
+/// What is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Debt {
+    /// What was admitted since this was last asked.
+    pub(super) admitted: u64,
+    /// What time has not paid off of all that was admitted.
+    pub(super) unpaid: u64,
 }
 
 const UNKNOWN: u64 = u64::MAX;
 
 impl Outage {
     pub(super) fn new() -> Outage {
-        Outage {
-            which: AtomicU64::new(UNKNOWN),
-            admitted: AtomicU64::new(0),
-            known: AtomicU64::new(UNKNOWN),
-            share: Mutex::new(None),
-        }
+        Outage { known: AtomicU64::new(UNKNOWN), untold: Mutex::default() }
     }
 
+    /// Redis says that so much is left.
     pub(super) fn note(&self, remaining: u64) {
         self.known.store(remaining, Relaxed);
     }
 
     /// Whether nothing has to be told of it.
     pub(super) fn is_settled(&self) -> bool {
-        self.admitted.load(Relaxed) == 0
+        !self.untold.lock().is_listed
     }
 
-    /// What was admitted in an outage that is over and time has not paid off, once.
-    pub(super) fn take_owed<C: Clock>(&self, limiter: &Limiter<C>, identity: Identity) -> u64 {
-        let admitted = self.admitted.swap(0, Relaxed);
-        let share = self.share.lock().take();
-        let Some(share) = share.filter(|_| admitted > 0) else { return 0 };
-        let standing = limiter.peek(&share, identity);
-        admitted.min(standing.limit.saturating_sub(standing.remaining))
+    /// Takes out what was admitted and is to be told now.
+    pub(super) fn take_debt<C: Clock>(&self, limiter: &Limiter<C>, identity: Identity) -> Debt {
+        let mut untold = self.untold.lock();
+        let admitted = std::mem::take(&mut untold.admitted);
+        let unpaid = untold.share.as_ref().map_or(0, |share| {
+            let standing = limiter.peek(share, identity);
+            standing.limit.saturating_sub(standing.remaining)
+        });
+        Debt { admitted, unpaid }
+    }
+
+    /// What was taken out has been told. `false` if more was admitted meanwhile.
+    pub(super) fn settle(&self) -> bool {
+        let mut untold = self.untold.lock();
+        let is_settled = untold.admitted == 0;
+        untold.is_listed = !is_settled;
+        is_settled
     }
 }
 
@@ -159,23 +202,25 @@ impl<C: Clock + 'static> Shared<C> {
     ) -> Decision {
         let nodes = self.nodes.count();
         let rule = share.rule(&self.limiter, nodes);
-        let which = self.strict.times_opened();
-        if outage.which.swap(which, Relaxed) != which {
-            self.limiter.reset(&rule, identity);
-            let (whole, known) = (rule.limit().capacity(), outage.known.load(Relaxed));
+        let mut untold = outage.untold.lock();
+        if !untold.is_listed {
+            // What was known is used once: of the next outage it would say nothing.
+            let known = outage.known.swap(UNKNOWN, Relaxed);
             if known != UNKNOWN {
+                self.limiter.reset(&rule, identity);
+                let whole = rule.limit().capacity();
                 self.limiter.absorb(&rule, identity, whole.saturating_sub(known / nodes));
             }
-            *outage.share.lock() = Some(Arc::clone(&rule));
-            match owing() {
-                Owing::Nothing => {}
-                owing => self.outages.owing.lock().push(owing),
-            }
+            untold.is_listed = match owing() {
+                Owing::Nothing => true,
+                owing => self.outages.list(owing),
+            };
         }
         let decision = self.limiter.decide(&rule, identity, cost);
         if decision.is_allowed() {
-            outage.admitted.fetch_add(cost, Relaxed);
+            untold.admitted = untold.admitted.saturating_add(cost);
         }
+        untold.share = Some(rule);
         decision
     }
 
@@ -188,8 +233,8 @@ impl<C: Clock + 'static> Shared<C> {
     ) {
         let rule = share.rule(&self.limiter, self.nodes.count());
         self.limiter.restore(&rule, identity, cost);
-        let less = |admitted: u64| Some(admitted.saturating_sub(cost));
-        let _ = outage.admitted.fetch_update(Relaxed, Relaxed, less);
+        let mut untold = outage.untold.lock();
+        untold.admitted = untold.admitted.saturating_sub(cost);
     }
 }
 

@@ -9,7 +9,7 @@ use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, W
 use super::fallback::{BY_SHARE, Outage, Owing};
 use super::{Shared, Terms};
 use crate::Leases;
-use crate::lease::Held;
+use crate::held::Held;
 
 /// Keeps the leased counters of one limit.
 pub(super) struct LeaseKeeper<C>(pub(super) Arc<Terms<C>>);
@@ -26,6 +26,14 @@ pub(super) struct Leased {
     held: Arc<Held>,
     identity: Identity,
     outage: Outage,
+    leases: Leases,
+}
+
+/// Whoever drops it last returns what is left of it.
+impl Drop for Leased {
+    fn drop(&mut self) {
+        self.leases.give_up_later(&self.held);
+    }
 }
 
 impl Leased {
@@ -34,8 +42,10 @@ impl Leased {
     }
 
     /// What was admitted while nothing could be leased is paid from what is leased next.
-    pub(super) fn recover<C: Clock>(&self, shared: &Shared<C>) {
-        self.held.owe(self.outage.take_owed(&shared.limiter, self.identity));
+    pub(super) fn recover<C: Clock>(&self, shared: &Shared<C>) -> bool {
+        let debt = self.outage.take_debt(&shared.limiter, self.identity);
+        self.held.owe(debt.admitted.min(debt.unpaid));
+        self.outage.settle()
     }
 }
 
@@ -55,19 +65,14 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
     fn counter(&self, whose: &Whose<'_>) -> Result<Counter, Answered> {
         let shared = &self.0.shared;
         let make = || Leased {
-            held: Arc::new(Leases::hold(shared.key(&(whose.name)()))),
+            held: Arc::new(Held::new(shared.key(&(whose.name)()), &self.0.figures)),
             identity: whose.identity,
             outage: Outage::new(),
+            leases: shared.leases.clone(),
         };
         let held = shared.leased.get_or(whose.hash, || Ok::<_, ()>(make()), || ());
-        match held {
-            Ok(leased) => Ok(Counter::new(leased)),
-            // Slices of more counters than may be held would never be returned.
-            Err(()) => {
-                let (outage, owing) = (Outage::new(), || Owing::Nothing);
-                Err(shared.fall_back(&self.0.share, (&outage, whose.identity), (0, owing)))
-            }
-        }
+        // Of more counters than may be held, each request leases what it costs, for itself.
+        Ok(Counter::new(held.unwrap_or_else(|()| Arc::new(make()))))
     }
 
     fn know(&self, asked: &Asked<'_>) -> Option<Decision> {
@@ -88,10 +93,13 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
     fn charge<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, Answered> {
         Box::pin(async move {
             let Some(leased) = asked.counter.get::<Leased>() else { return Answered::Uncounted };
-            let leases = &self.0.shared.leases;
-            let decided = leases.take_of(&leased.held, &self.0.figures, asked.cost).await;
+            let Terms { shared, figures, .. } = &*self.0;
+            let deadline = shared.deadline(asked.now);
+            let wanted = (figures, asked.cost);
+            let decided = shared.leases.take_of(&leased.held, wanted, deadline).await;
             let Ok(decision) = decided else { return self.fall_back(&asked, leased) };
-            leased.outage.note(decision.standing.remaining);
+            let remaining = decision.standing.remaining.saturating_sub(leased.held.owed());
+            leased.outage.note(remaining);
             Answered::Decided(decision, Mark::default())
         })
     }
@@ -124,7 +132,7 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             let Some(leased) = asked.counter.get::<Leased>() else { return false };
             let shared = &self.0.shared;
             // What is held was granted of the counter that is forgotten.
-            shared.leases.give_up(&leased.held).await;
+            let _ = shared.leases.give_up(&leased.held).await;
             shared.strict.reset(leased.held.key()).await.is_ok()
         })
     }

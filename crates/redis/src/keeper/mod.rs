@@ -15,8 +15,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use tokio::runtime::Handle;
-use tollgate_engine::{Clock, Limiter, Rule};
+use tokio::time::Instant;
+use tollgate_engine::{Clock, Limiter, Rule, Time};
 use tollgate_gate::Handles;
 use tollgate_gate::elsewhere::{Elsewhere, Keeper};
 use tollgate_policy::compile::PlacedLimit;
@@ -26,6 +28,7 @@ use self::fallback::{Outages, Owing, Share};
 use self::hybrid::{HybridKeeper, Told};
 use self::lease::{LeaseKeeper, Leased};
 use self::strict::{Counted, StrictKeeper};
+use crate::lease::AT_ONCE;
 use crate::nodes::{self, Nodes};
 use crate::{Figures, Hybrid, Leases, Settings, Strict, Took};
 
@@ -97,41 +100,47 @@ impl<C: Clock + 'static> SharedCounters<C> {
             leases: Leases::new(strict.clone(), LIFETIME, max_keys),
             limiter: Arc::clone(limiter),
             nodes: Nodes::new(&prefix),
-            outages: Outages::new(fallback),
+            outages: Outages::new(fallback, max_keys),
             counted: Handles::new(max_keys),
             leased: Handles::new(max_keys),
             told: Handles::new(max_keys),
             prefix,
             strict,
         });
+        // Apart from one another: a node that has much to tell is alive all the while.
+        let weak = Arc::downgrade(&shared);
+        tokio::spawn(async move {
+            while let Some(shared) = weak.upgrade() {
+                shared.nodes.beat(&shared.strict).await;
+                a_beat(shared).await;
+            }
+        });
         let weak = Arc::downgrade(&shared);
         tokio::spawn(async move {
             let mut beats = 0u32;
-            loop {
-                let Some(shared) = weak.upgrade() else { return };
+            while let Some(shared) = weak.upgrade() {
                 shared.recover().await;
-                shared.nodes.beat(&shared.strict).await;
                 beats = beats.wrapping_add(1);
                 if beats.is_multiple_of(SWEEP_EVERY) {
                     shared.sweep().await;
                 }
-                let strict = shared.strict.clone();
-                drop(shared);
-                // What was admitted meanwhile is told as soon as anybody can be.
-                let _ = tokio::time::timeout(nodes::EVERY, strict.comes_up()).await;
+                a_beat(shared).await;
             }
         });
         SharedCounters(shared)
     }
 
-    /// Returns what is leased and tells what was consumed: after the last request.
-    pub async fn close(&self) {
+    /// Returns what is leased and tells what was consumed: after the last request. Answers of how many counters that was not
+    /// possible: what was leased of them is stranded until they are renewed.
+    pub async fn close(&self) -> usize {
         let shared = &self.0;
+        shared.recover().await;
         shared.hybrid.close().await;
-        let leased = shared.leased.all();
-        let returned = leased.iter().map(|leased| shared.leases.give_up(leased.held()));
-        futures_util::future::join_all(returned).await;
+        let all = shared.leased.all();
+        let held = all.iter().map(|leased| Arc::clone(leased.held())).collect();
+        let stranded = shared.leases.give_up_all(held).await;
         shared.nodes.leave(&shared.strict).await;
+        stranded + shared.outages.owing()
     }
 
     /// How it goes.
@@ -173,6 +182,13 @@ impl<C: Clock + 'static> Elsewhere for SharedCounters<C> {
     }
 }
 
+/// Waits for the next beat. What was admitted while nobody could be told is told as soon as anybody can be.
+async fn a_beat<C>(shared: Arc<Shared<C>>) {
+    let strict = shared.strict.clone();
+    drop(shared);
+    let _ = tokio::time::timeout(nodes::EVERY, strict.comes_up()).await;
+}
+
 /// What a keeper knows of its limit.
 pub(crate) struct Terms<C> {
     shared: Arc<Shared<C>>,
@@ -186,41 +202,59 @@ impl<C: Clock + 'static> Shared<C> {
         format!("{}:ratelimit:{name}", self.prefix)
     }
 
+    /// How long a request has waited that was begun then.
+    fn waited(&self, begun: Time) -> Duration {
+        let now = self.limiter.clock().now();
+        Duration::from_nanos(now.as_nanos().saturating_sub(begun.as_nanos()))
+    }
+
+    /// Until when it waits, however often it has to.
+    fn deadline(&self, begun: Time) -> Instant {
+        Instant::now() + self.strict.longest_wait().saturating_sub(self.waited(begun))
+    }
+
     fn runtime(&self) -> &Handle {
         self.strict.runtime()
     }
 
-    /// Tells what was admitted while nobody could be told.
+    /// Tells what was admitted while nobody could be told. What cannot be told now is told next time.
     async fn recover(&self) {
         if !self.strict.is_up() {
             return;
         }
-        for owing in self.outages.take_owing() {
-            match owing {
-                Owing::Strict(counter, figures) => {
-                    if let Some(counted) = counter.get::<Counted>() {
-                        counted.recover(self, &figures).await;
-                    }
-                }
-                Owing::Leased(counter) => {
-                    if let Some(leased) = counter.get::<Leased>() {
-                        leased.recover(self);
-                    }
-                }
-                Owing::Nothing => {}
+        let tell = |owing| async move {
+            if !self.tell(&owing).await {
+                self.outages.put_back(owing);
             }
+        };
+        stream::iter(self.outages.take_owing()).for_each_concurrent(AT_ONCE, tell).await;
+    }
+
+    async fn tell(&self, owing: &Owing) -> bool {
+        match owing {
+            Owing::Strict(counter, figures) => match counter.get::<Counted>() {
+                Some(counted) => counted.recover(self, figures).await,
+                None => true,
+            },
+            Owing::Leased(counter) => {
+                counter.get::<Leased>().is_none_or(|leased| leased.recover(self))
+            }
+            Owing::Nothing => true,
         }
     }
 
-    /// Returns slices that nobody spends any more, and forgets counters that nobody uses.
+    /// Returns slices that nobody spends any more, and forgets counters that nobody uses. What cannot be returned now is
+    /// returned next time.
     async fn sweep(&self) {
-        let mut returned = Vec::new();
+        let mut idle = Vec::new();
         self.leased.sweep(|leased| {
-            returned.push(Arc::clone(leased));
-            true
+            let is_done = leased.held().is_done();
+            if !is_done {
+                idle.push(Arc::clone(leased.held()));
+            }
+            is_done
         });
-        let returned = returned.iter().map(|leased| self.leases.give_up(leased.held()));
-        futures_util::future::join_all(returned).await;
+        self.leases.give_up_all(idle).await;
         self.counted.sweep(|counted| counted.is_settled());
         self.told.sweep(|_| true);
     }

@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate_core::Kind;
-use tollgate_engine::{Clock, Decision, Identity, Strategy};
+use tollgate_engine::{Clock, Decision, Identity, Strategy, Time};
 use tollgate_gate::elsewhere::{
     Answered, Asked, Counter, Keeper, Manner, Mark, Together, TogetherAnswered, Waiting, Whose,
 };
@@ -26,6 +27,9 @@ impl<C> fmt::Debug for StrictKeeper<C> {
     }
 }
 
+/// A request that has not waited for longer, for leased counters before these, has all of its time.
+const A_MOMENT: Duration = Duration::from_millis(1);
+
 /// One strict counter.
 #[derive(Debug)]
 pub(super) struct Counted {
@@ -42,21 +46,29 @@ impl Counted {
     }
 
     /// Charges what was admitted while Redis could not be asked, into debt if need be. A log cannot be: each of its charges
-    /// has a moment.
-    pub(super) async fn recover<C: Clock>(&self, shared: &Shared<C>, figures: &Figures) {
-        let owed = self.outage.take_owed(&shared.limiter, self.identity);
-        if owed == 0 || figures.limit().kind() == Kind::SlidingWindowLog {
-            return;
+    /// has a moment. `false` if it is to be tried again.
+    pub(super) async fn recover<C: Clock>(&self, shared: &Shared<C>, figures: &Figures) -> bool {
+        let debt = self.outage.take_debt(&shared.limiter, self.identity);
+        if figures.limit().kind() == Kind::SlidingWindowLog {
+            return self.outage.settle();
         }
         let told = {
             let mut ledger = self.ledger.lock();
-            ledger.consume(owed);
+            ledger.consume(debt.admitted);
+            // Time has paid off what the share no longer lacks, also of what could not be told before.
+            let paid = ledger.unsent().saturating_sub(debt.unpaid);
+            ledger.unconsume(paid);
             ledger.statement()
         };
-        let node = shared.nodes.name();
-        if let Ok(settled) = shared.strict.sync(&self.key, figures, (node, told)).await {
-            self.ledger.lock().settle(told, settled);
+        if told.unsent == 0 {
+            return self.outage.settle();
         }
+        let node = shared.nodes.name();
+        let settled = shared.strict.sync(&self.key, figures, (node, told)).await;
+        let Ok(settled) = settled else { return false };
+        self.ledger.lock().settle(told, settled);
+        self.outage.note(u64::try_from(settled.rest).unwrap_or(0));
+        self.outage.settle()
     }
 }
 
@@ -162,7 +174,7 @@ impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
     fn charge_together<'a>(&'a self, asked: &'a [Together<'a>]) -> Waiting<'a, TogetherAnswered> {
         Box::pin(async move {
             let parts: Parts<C> = asked.iter().filter_map(Part::of).collect();
-            let strict = &self.0.shared.strict;
+            let shared = &self.0.shared;
             if parts.len() != asked.len() {
                 // Somebody else's counters are not ours to charge.
                 let what = "Limits of one request are counted in several places.";
@@ -171,7 +183,15 @@ impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
             }
             let answered = {
                 let charges: SmallVec<[Charge<'_>; 4]> = parts.iter().map(Part::charge).collect();
-                strict.take(&charges).await
+                let begun = asked.first().map_or(Time::EPOCH, |first| first.asked.now);
+                match shared.waited(begun) {
+                    // The connection's deadline is the request's.
+                    waited if waited < A_MOMENT => shared.strict.take(&charges).await,
+                    _ => {
+                        let deadline = shared.deadline(begun);
+                        shared.strict.within(deadline, shared.strict.take(&charges)).await
+                    }
+                }
             };
             match answered {
                 Ok(answer) => decided(parts, answer),

@@ -98,8 +98,8 @@ fn a_lost_call_is_not_repeated(brand: Brand) {
         let strict = start(&server);
         take_again(&strict).await;
         let mut asked = 1;
-        for _ in 0..30 {
-            let callers: Vec<_> = (0..20)
+        for _ in 0..8 {
+            let callers: Vec<_> = (0..80)
                 .map(|_| {
                     let strict = strict.clone();
                     tokio::spawn(async move { take(&strict).await })

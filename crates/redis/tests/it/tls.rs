@@ -6,11 +6,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use tollgate_engine::{Limit, Rate};
-use tollgate_redis::{Charge, Figures, Settings, Strict};
+use tollgate_redis::{Charge, Figures, Mode, Settings, Strict};
 
 use crate::servers::{Brand, Server, free_port, run};
 
 const URL: &str = "TOLLGATE_TEST_REDISS";
+const SENTINEL: &str = "TOLLGATE_TEST_SENTINEL";
 
 fn certificate(folder: &Path) {
     let made = Command::new("openssl")
@@ -25,7 +26,12 @@ fn certificate(folder: &Path) {
             "-nodes",
         ])
         .args(["-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost"])
-        .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=CA:FALSE"])
+        .args([
+            "-addext",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=CA:FALSE",
+        ])
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -39,21 +45,7 @@ fn a_trusted_certificate_is_accepted_and_another_is_not() {
     certificate(&folder);
     let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (port, cert) = (free_port(), file("cert.pem"));
-    let server = Server::start_with(
-        Brand::Redis,
-        &[
-            &["--tls-port", &port.to_string(), "--tls-auth-clients", "no"][..],
-            &[
-                "--tls-cert-file",
-                &cert,
-                "--tls-key-file",
-                &file("key.pem"),
-                "--tls-ca-cert-file",
-                &cert,
-            ],
-        ]
-        .concat(),
-    );
+    let server = serve(&folder, port);
     let itself = |trusted: &str| {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tls::in_a_process_of_its_own", "--ignored"])
@@ -75,12 +67,49 @@ fn a_trusted_certificate_is_accepted_and_another_is_not() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
+/// A server that also speaks TLS on this port.
+fn serve(folder: &Path, port: u16) -> Server {
+    let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (cert, key) = (file("cert.pem"), file("key.pem"));
+    let tls = ["--tls-port", &port.to_string(), "--tls-auth-clients", "no"];
+    let files = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &cert];
+    Server::start_with(Brand::Redis, &[&tls[..], &files].concat())
+}
+
+/// The server that a sentinel names is spoken with in secret too: it is sent the credentials.
+#[test]
+fn behind_a_sentinel_the_server_is_spoken_with_in_secret() {
+    let folder = std::env::temp_dir().join(format!("tollgate-tls-sentinel-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    certificate(&folder);
+    let (port, sentinel_port, path) = (free_port(), free_port(), folder.display());
+    let server = serve(&folder, port);
+    let config = format!(
+        "tls-port {sentinel_port}\ntls-auth-clients no\ntls-replication yes\n\
+         tls-cert-file {path}/cert.pem\ntls-key-file {path}/key.pem\ntls-ca-cert-file {path}/cert.pem\n\
+         sentinel monitor mymaster 127.0.0.1 {port} 1\n"
+    );
+    let _sentinel = Server::start_sentinel(Brand::Redis, &config);
+    let spoken = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "tls::in_a_process_of_its_own", "--ignored"])
+        .env("SSL_CERT_FILE", folder.join("cert.pem"))
+        .env(URL, format!("rediss://127.0.0.1:{sentinel_port}"))
+        .env(SENTINEL, "yes")
+        .output()
+        .unwrap();
+    assert!(spoken.status.success(), "{}", String::from_utf8_lossy(&spoken.stdout));
+    assert_eq!(server.ask::<usize>(&["EXISTS", "one"]), 1);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
 #[test]
 #[ignore = "started by the test above"]
 fn in_a_process_of_its_own() {
     let url = std::env::var(URL).unwrap();
+    let mode = if std::env::var(SENTINEL).is_ok() { Mode::Sentinel } else { Mode::Single };
     run(async {
-        let strict = Strict::start(Settings::new(&url).unwrap().timeout(Duration::from_secs(5)));
+        let settings = Settings::new(&url).unwrap().mode(mode);
+        let strict = Strict::start(settings.timeout(Duration::from_secs(5)));
         tokio::time::timeout(Duration::from_secs(10), strict.up()).await.unwrap();
         let limit = Limit::token_bucket(Rate::per_second(10)).build().unwrap();
         let figures = Figures::of(&limit).unwrap();

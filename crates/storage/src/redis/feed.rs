@@ -1,7 +1,8 @@
 //! Tells watchers what has changed, whoever changed it.
 //!
 //! A message on a channel says that there is something; which, the log says. Messages may be lost, so the log is looked at twice
-//! a second in any case. A node that was away for longer than the log reaches back reads all keys again.
+//! a second in any case. A node that was away for longer than the log reaches back reads all keys again; so does one whose last
+//! change is no longer in its place, because a failover lost it and another one was made there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,15 @@ pub(super) struct Watchers {
 pub(super) struct Place {
     pub(super) epoch: String,
     pub(super) at: i64,
+    /// Who made the change there, by which call.
+    pub(super) by: String,
+}
+
+impl Place {
+    pub(super) fn read(epoch: &Value, at: &Value, by: &Value) -> Option<Place> {
+        let (epoch, by) = (text(epoch)?.to_owned(), text(by)?.to_owned());
+        Some(Place { epoch, at: number(at)?, by })
+    }
 }
 
 pub(super) struct Feed {
@@ -86,7 +96,7 @@ impl Feed {
 
     /// Tells what this node itself has changed, unless the log got there first: then it was told, as it is now. Whatever is before
     /// it in the log is told later, as it is then.
-    pub(super) async fn committed(&self, first: i64, last: i64, keys: &[StoredKey]) {
+    pub(super) async fn committed(&self, (first, last): (i64, i64), by: &str, keys: &[StoredKey]) {
         let mut state = self.state.lock().await;
         if state.place.at >= last {
             return;
@@ -94,6 +104,7 @@ impl Feed {
         keys.iter().for_each(&state.watchers.keys);
         if state.place.at + 1 == first {
             state.place.at = last;
+            by.clone_into(&mut state.place.by);
         }
     }
 
@@ -108,8 +119,8 @@ impl Feed {
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
         {
             let mut state = self.state.lock().await;
-            if state.loaded.epoch == state.place.epoch {
-                state.place.at = state.place.at.min(state.loaded.at);
+            if state.loaded.epoch == state.place.epoch && state.loaded.at < state.place.at {
+                state.place = state.loaded.clone();
             }
         }
         self.advance().await
@@ -133,25 +144,28 @@ impl Feed {
     ) -> Result<(), StoreError> {
         loop {
             let part = self.part(state.place.at).await?;
-            let is_same = part.place.epoch == state.place.epoch && part.place.at >= state.place.at;
+            let is_same = part.place.epoch == state.place.epoch
+                && part.place.at >= state.place.at
+                && part.by == state.place.by;
             if is_same && part.place.at == state.place.at {
                 return Ok(());
             }
-            let is_gapless = part.changes.first().is_some_and(|(at, _)| *at == state.place.at + 1);
+            let is_gapless =
+                part.changes.first().is_some_and(|change| change.at == state.place.at + 1);
             if !is_same || !is_gapless {
                 self.tell_all(&mut state.watchers).await?;
                 state.place = part.place;
                 *has_objects = true;
                 continue;
             }
-            for (at, change) in part.changes {
-                match change {
+            for Change { at, by, what } in part.changes {
+                match what {
                     Changed::Key(key) => (state.watchers.keys)(&key),
                     Changed::Object => *has_objects = true,
                     // Somebody has been at it by hand: what is known of the key stays.
                     Changed::Unreadable => (),
                 }
-                state.place.at = at;
+                (state.place.at, state.place.by) = (at, by);
             }
         }
     }
@@ -182,7 +196,15 @@ impl Feed {
 struct Part {
     /// The log's end.
     place: Place,
-    changes: Vec<(i64, Changed)>,
+    /// Who made the change at the place that was asked about.
+    by: String,
+    changes: Vec<Change>,
+}
+
+struct Change {
+    at: i64,
+    by: String,
+    what: Changed,
 }
 
 enum Changed {
@@ -192,18 +214,18 @@ enum Changed {
 }
 
 fn read(value: &Value) -> Option<Part> {
-    let ([epoch, at], rest) = list(value)?.split_first_chunk::<2>()?;
-    let place = Place { epoch: text(epoch)?.to_owned(), at: number(at)? };
-    let mut changes = Vec::with_capacity(rest.len() / 3);
-    for entry in rest.chunks_exact(3) {
-        let (at, what) = (number(&entry[0])?, text(&entry[1])?);
-        let changed = match what.strip_prefix('k') {
-            Some(_) => text(&entry[2])
+    let ([epoch, at, last_by, by], rest) = list(value)?.split_first_chunk::<4>()?;
+    let (place, by) = (Place::read(epoch, at, last_by)?, text(by)?.to_owned());
+    let mut changes = Vec::with_capacity(rest.len() / 4);
+    for entry in rest.chunks_exact(4) {
+        let (at, by, what) = (number(&entry[0])?, text(&entry[1])?.to_owned(), text(&entry[2])?);
+        let what = match what.strip_prefix('k') {
+            Some(_) => text(&entry[3])
                 .and_then(|text| row::read_key(text).ok())
                 .map_or(Changed::Unreadable, |key| Changed::Key(Box::new(key))),
             None => Changed::Object,
         };
-        changes.push((at, changed));
+        changes.push(Change { at, by, what });
     }
-    Some(Part { place, changes })
+    Some(Part { place, by, changes })
 }

@@ -14,7 +14,7 @@ use super::names::Names;
 use super::quotas::{QuotaWrite, Quotas};
 use super::reader::Reader;
 use super::scripts::OPEN;
-use super::values::{list, number, text};
+use super::values::{list, number};
 use super::writer::{ControlWrite, Writer};
 use crate::request::{Read, Reply, Write};
 use crate::store::Inbox;
@@ -101,8 +101,8 @@ impl InRedis {
         cmd.arg(random()?).arg(SCHEMA).arg(names.channel());
         let value = plain.run(&OPEN, cmd, OPENING).await.map_err(unreachable)?;
         let read = || {
-            let [schema, epoch, at] = list(&value)? else { return None };
-            Some((number(schema)?, Place { epoch: text(epoch)?.to_owned(), at: number(at)? }))
+            let [schema, epoch, at, by] = list(&value)? else { return None };
+            Some((number(schema)?, Place::read(epoch, at, by)?))
         };
         let (found, place) = read().ok_or_else(|| unreachable("it holds another store"))?;
         if found > SCHEMA {

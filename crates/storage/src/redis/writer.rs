@@ -123,6 +123,7 @@ impl Writer {
     /// Makes this list, and those that wait behind it, in one call.
     async fn commit(&mut self, changes: Vec<Change>, waiting: Waiting) {
         let mut cmd = self.numbered(&COMMIT);
+        let by = format!("{} {}", self.name, self.number);
         cmd.arg(self.names.channel()).arg(IdempotentAnswer::MOST).arg(LOG);
         let mut all: Vec<Waiting> = Vec::new();
         let mut bytes = 0;
@@ -162,7 +163,7 @@ impl Writer {
                 for ((reply, _permit), made) in all.into_iter().zip(made) {
                     let made = made.committed();
                     if let Ok((committed, Some((first, last)))) = &made {
-                        self.feed.committed(*first, *last, &committed.keys).await;
+                        self.feed.committed((*first, *last), &by, &committed.keys).await;
                     }
                     reply.send(made.map(|(committed, _)| committed));
                 }

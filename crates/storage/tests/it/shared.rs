@@ -342,6 +342,37 @@ fn a_failover_is_followed(brand: Brand) {
     });
 }
 
+/// A failover loses the last change, and another one takes its place in the log before a node has looked: a revocation would stay
+/// unknown to it until it is restarted.
+fn a_change_in_the_place_of_a_lost_one_is_told(brand: Brand) {
+    let server = Server::start(brand);
+    let names = || server.ask::<Vec<String>>(&["KEYS", "tollgate:{tollgate:store}:*"]);
+    run(async {
+        let (one, cut_off) = (Node::open(in_redis(&server)), node_without_messages(&server));
+        let [(_, kept), (_, lost)] = [key("acme", 1), key("acme", 2)];
+        one.store.commit(issue(&kept)).await.unwrap();
+        until("both have it", || cut_off.has(&kept)).await;
+        // What the replica has received.
+        for name in names() {
+            server.ask::<i64>(&["COPY", &name, &format!("replica:{name}")]);
+        }
+        one.store.commit(issue(&lost)).await.unwrap();
+        until("both have the other", || cut_off.has(&lost)).await;
+        server.ask::<String>(&["ACL", "SETUSER", "deaf", "off"]);
+        server.ask::<i64>(&["CLIENT", "KILL", "USER", "deaf"]);
+        for name in names() {
+            server.ask::<i64>(&["UNLINK", &name]);
+        }
+        for name in server.ask::<Vec<String>>(&["KEYS", "replica:*"]) {
+            server.ask::<i64>(&["COPY", &name, name.trim_start_matches("replica:")]);
+        }
+        one.store.commit(revoke(&kept)).await.unwrap();
+        assert!(cut_off.has(&kept), "it has not heard of it");
+        server.ask::<String>(&["ACL", "SETUSER", "deaf", "on"]);
+        until("the key is revoked there too", || !cut_off.has(&kept)).await;
+    });
+}
+
 /// Figures for docs/distribution.md: `cargo nextest run -p tollgate-storage --run-ignored only a_million --no-capture`.
 #[test]
 #[ignore = "takes a minute; it prints figures"]
@@ -386,4 +417,5 @@ on_both! {
     quota => nodes_together_spend_a_quota_and_not_one_more;
     cluster => a_cluster_keeps_it_too;
     failover => a_failover_is_followed;
+    lost_change => a_change_in_the_place_of_a_lost_one_is_told;
 }

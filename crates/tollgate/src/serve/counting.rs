@@ -71,10 +71,13 @@ impl Counting {
         if let Some(shared) = &self.shared {
             let counters = shared.counters.clone();
             let closed = shared.runtime.spawn(async move {
-                tokio::time::timeout(LAST_WORDS, counters.close()).await.is_ok()
+                let stranded = tokio::time::timeout(LAST_WORDS, counters.close()).await;
+                stranded.is_ok_and(|counters| counters == 0)
             });
             if !closed.await.unwrap_or(false) {
-                tracing::error!("what is leased from Redis could not be returned in time");
+                tracing::error!(
+                    "not all that is leased from Redis could be returned, or not in time"
+                );
             }
         }
     }

@@ -1,0 +1,164 @@
+//! One leased counter as this node holds it: its slice, and who asks for the next.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tollgate_engine::{Decision, Standing};
+
+use crate::Figures;
+use crate::answer::{Left, refusal, standing};
+use crate::figures::Shape;
+use crate::slice::{Grant, Slice};
+
+/// One counter: a slice of it, and who asks for the next.
+pub(crate) struct Held {
+    key: String,
+    pub(crate) slice: Mutex<Slice>,
+    /// As it was last asked for.
+    pub(crate) figures: Mutex<Arc<Figures>>,
+    /// One asks; the others wait for its answer.
+    pub(crate) asking: tokio::sync::Mutex<()>,
+    /// Somebody asks in the background already.
+    pub(crate) is_asking: AtomicBool,
+    refused: Mutex<Option<Refused>>,
+}
+
+/// The last answer that was not enough for whoever asked.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    cost: u64,
+    grant: Grant,
+    arrived: Instant,
+}
+
+impl Held {
+    pub(crate) fn new(key: String, figures: &Arc<Figures>) -> Held {
+        Held {
+            key,
+            slice: Mutex::new(Slice::new(Instant::now())),
+            figures: Mutex::new(Arc::clone(figures)),
+            asking: tokio::sync::Mutex::new(()),
+            is_asking: AtomicBool::new(false),
+            refused: Mutex::new(None),
+        }
+    }
+
+    /// What was admitted while Redis could not be asked is paid from the next slices before anything else.
+    pub(crate) fn owe(&self, tokens: u64) {
+        self.slice.lock().owe(tokens);
+    }
+
+    /// What of that is not paid yet.
+    pub(crate) fn owed(&self) -> u64 {
+        self.slice.lock().owed()
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What can be spent of it.
+    pub(crate) fn left(&self) -> u64 {
+        self.slice.lock().left(Instant::now())
+    }
+
+    /// Whether it can be forgotten: nothing of it is to be returned, and nothing to be paid.
+    pub(crate) fn is_done(&self) -> bool {
+        self.slice.lock().is_done(Instant::now())
+    }
+
+    /// Where the counter stands, so far as is known here.
+    pub(crate) fn known(&self, figures: &Figures) -> Decision {
+        spent(figures, &self.slice.lock(), Instant::now())
+    }
+
+    /// Spends `cost` if it is there, and tells whether it is time to ask for more.
+    pub(crate) fn spend(&self, figures: &Figures, cost: u64) -> (Option<Decision>, bool) {
+        let now = Instant::now();
+        let mut slice = self.slice.lock();
+        let spent = slice.spend(cost, now).then(|| spent(figures, &slice, now));
+        (spent, slice.is_low(now))
+    }
+
+    /// Spends `cost` of what was granted to whoever asked for it, if that is enough.
+    pub(crate) fn decide(&self, figures: &Figures, cost: u64, grant: Grant) -> Decision {
+        let (mut slice, now) = (self.slice.lock(), Instant::now());
+        if slice.spend(cost, now) {
+            let left = of_both(figures, grant.left, slice.left(now));
+            return Decision { refusal: None, standing: standing(figures, left, grant.at) };
+        }
+        *self.refused.lock() = Some(Refused { cost, grant, arrived: now });
+        refused(figures, cost, (grant, slice.left(now)))
+    }
+
+    /// What somebody who waits since then would be answered, if another one's answer says it already.
+    pub(crate) fn refused_since(
+        &self,
+        since: Instant,
+        figures: &Figures,
+        cost: u64,
+    ) -> Option<Decision> {
+        let last = (*self.refused.lock())?;
+        let is_ours = last.arrived >= since && last.cost <= cost;
+        is_ours.then(|| refused(figures, cost, (last.grant, self.left())))
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// What was taken for somebody who waits for it. Dropped before they have it, it is put back.
+pub(crate) struct Taken {
+    held: Arc<Held>,
+    cost: u64,
+    decision: Decision,
+    is_theirs: bool,
+}
+
+impl Taken {
+    pub(crate) fn new(held: &Arc<Held>, cost: u64, decision: Decision) -> Taken {
+        Taken { held: Arc::clone(held), cost, decision, is_theirs: false }
+    }
+
+    pub(crate) fn hand_over(mut self) -> Decision {
+        self.is_theirs = true;
+        self.decision
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if !self.is_theirs && self.decision.is_allowed() {
+            self.held.slice.lock().unspend(self.cost, Instant::now());
+        }
+    }
+}
+
+/// The answer to a charge that this node's slice paid: what it still holds, and what Redis had when it was last asked.
+fn spent(figures: &Figures, slice: &Slice, now: Instant) -> Decision {
+    let limit = figures.capacity();
+    let (remaining, reset_after) = slice.known(limit, now);
+    Decision { refusal: None, standing: Standing { limit, remaining, reset_after } }
+}
+
+/// The answer to a charge that neither Redis nor this node's slice can pay.
+fn refused(figures: &Figures, cost: u64, (grant, ours): (Grant, u64)) -> Decision {
+    let left = of_both(figures, grant.left, ours);
+    let refusal = Some(refusal(figures, left, cost, grant.at));
+    Decision { refusal, standing: standing(figures, left, grant.at) }
+}
+
+/// What remains to a caller of this node: what is in Redis and what the node holds.
+fn of_both(figures: &Figures, left: Left, ours: u64) -> Left {
+    let ours = i64::try_from(ours).unwrap_or(i64::MAX);
+    match figures.shape {
+        Shape::Bucket { .. } => Left { one: left.one.saturating_add(ours), ..left },
+        _ => Left { one: left.one.saturating_sub(ours), ..left },
+    }
+}

@@ -1,0 +1,134 @@
+//! One limit of one node, as a gate asks for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_engine::{Clock, Limiter, Strategy, SystemClock};
+use tollgate_gate::elsewhere::{
+    Answered, Asked, Counter, Elsewhere, Keeper, Manner, Together, Whose,
+};
+use tollgate_policy::compile::Policy;
+use tollgate_policy::shapes::{Consistency, Fallback};
+use tollgate_redis::{Settings, SharedCounters, Sharing};
+
+use crate::servers::{Server, until};
+
+/// As long as nothing is slow on purpose: a busy machine is no outage.
+const LONG: Duration = Duration::from_secs(20);
+
+pub const KEY: &str = "tollgate:ratelimit:one";
+
+/// One limit of one node: a bucket that time does not fill while a test runs.
+pub struct Node {
+    pub shared: SharedCounters<SystemClock>,
+    limiter: Arc<Limiter<SystemClock>>,
+    keeper: Arc<dyn Keeper>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Terms {
+    pub consistency: Consistency,
+    pub capacity: u64,
+    pub fallback: Fallback,
+    pub timeout: Duration,
+    pub max_keys: usize,
+}
+
+pub const TERMS: Terms = Terms {
+    consistency: Consistency::Strict,
+    capacity: 100,
+    fallback: Fallback::LocalOnly,
+    timeout: LONG,
+    max_keys: 100_000,
+};
+
+impl Node {
+    pub async fn start(url: &str, terms: Terms) -> Node {
+        let consistency = match terms.consistency {
+            Consistency::Lease => "lease",
+            _ => "strict",
+        };
+        let capacity = terms.capacity;
+        let text = format!(
+            "
+rate_limit_sync: {{ enabled: true }}
+plans: {{ a: {{ rate_limit: {{ algorithm: token_bucket, sustained: {{ rate: 1, window: day }},
+    burst: {{ capacity: {capacity} }}, scope: user, consistency: {consistency} }} }} }}
+tenants: [ {{ id: acme, plan: a }} ]
+"
+        );
+        let policy = Policy::of("policy.yaml", text.as_bytes())
+            .unwrap_or_else(|faults| panic!("{}", faults.diagnostics));
+        let limiter = Arc::new(Limiter::with_clock(SystemClock::new(), 100_000));
+        let sharing = Sharing {
+            settings: Settings::new(url).unwrap().timeout(terms.timeout),
+            prefix: "tollgate".to_owned(),
+            interval: Duration::from_millis(100),
+            fallback: terms.fallback,
+            max_keys: terms.max_keys,
+        };
+        let shared = SharedCounters::start(sharing, &limiter);
+        let limit =
+            policy.limits().iter().find(|limit| limit.consistency() == terms.consistency).unwrap();
+        let rule = limiter.define(limit.counter(), limit.limit().clone());
+        let keeper = shared.keeper(limit, &rule).unwrap();
+        let node = Node { shared, limiter, keeper };
+        node.up().await;
+        node
+    }
+
+    pub async fn up(&self) {
+        until("Redis is up", || self.shared.state().is_up).await;
+    }
+
+    pub async fn down(&self) {
+        until("the breaker opens", || !self.shared.state().is_up).await;
+    }
+
+    pub fn counter_of(&self, name: &str, hash: u128) -> Counter {
+        let identity = self.limiter.identity(name);
+        let whose = Whose { hash, identity, name: &|| name.to_owned() };
+        self.keeper.counter(&whose).unwrap()
+    }
+
+    pub fn counter(&self) -> Counter {
+        self.counter_of("one", 1)
+    }
+
+    pub async fn ask_for(&self, counter: &Counter, cost: u64) -> Answered {
+        let asked = Asked { counter, cost, now: self.limiter.clock().now() };
+        if let Some(answered) = self.keeper.try_charge(&asked) {
+            return answered;
+        }
+        if self.keeper.manner() == Manner::Alone {
+            return self.keeper.charge(asked).await;
+        }
+        let together = [Together { keeper: &*self.keeper, asked, strategy: Strategy::Reject }];
+        self.keeper.charge_together(&together).await.answers[0]
+    }
+
+    pub async fn is_admitted(&self) -> bool {
+        is_admitted(self.ask_for(&self.counter(), 1).await)
+    }
+
+    /// Asks so often, and tells how many were admitted.
+    pub async fn drain(&self, times: u64) -> u64 {
+        let mut admitted = 0;
+        for _ in 0..times {
+            admitted += u64::from(self.is_admitted().await);
+        }
+        admitted
+    }
+}
+
+pub fn is_admitted(answered: Answered) -> bool {
+    match answered {
+        Answered::Decided(decision, _) => decision.is_allowed(),
+        Answered::Uncounted => true,
+        Answered::Unavailable(_) => false,
+    }
+}
+
+pub fn tokens(server: &Server) -> Option<i64> {
+    server.ask(&["HGET", KEY, "tokens"])
+}
