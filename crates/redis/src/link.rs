@@ -44,7 +44,7 @@ impl Link {
             Mode::Sentinel => Link::Server(by_sentinel(settings).await?),
             Mode::Cluster => {
                 // A call that failed may have run: the driver may not repeat it.
-                let client = ClusterClientBuilder::new([settings.info.clone()])
+                let client = ClusterClientBuilder::new(settings.seeds())
                     .retries(0)
                     .connection_timeout(CONNECT)
                     .response_timeout(Duration::from_secs(60))
@@ -108,7 +108,7 @@ async fn by_sentinel(settings: &Settings) -> RedisResult<MultiplexedConnection> 
 /// Who knows which server is the primary.
 pub(crate) fn sentinel(settings: &Settings) -> RedisResult<SentinelClient> {
     let mut builder = SentinelClientBuilder::new(
-        [settings.info.addr().clone()],
+        settings.seeds().map(|seed| seed.addr().clone()).collect::<Vec<_>>(),
         settings.master.clone(),
         SentinelServerType::Master,
     )?;

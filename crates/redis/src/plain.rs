@@ -7,8 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::aio::PubSubStream;
-use redis::{Client, Cmd, Pipeline, Value};
+use redis::aio::{PubSub, PubSubStream};
+use redis::{Client, Cmd, ErrorKind, Pipeline, RedisResult, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -208,11 +208,12 @@ impl Plain {
     /// If there is no connection, or the channel may not be listened to.
     pub async fn subscribe(&self, channel: &str) -> Result<Subscription, Unavailable> {
         let subscribing = async {
-            let client = match self.settings.mode {
-                Mode::Single | Mode::Cluster => Client::open(self.settings.info.clone())?,
-                Mode::Sentinel => sentinel(&self.settings)?.async_get_client().await?,
+            let mut messages = match self.settings.mode {
+                Mode::Single | Mode::Cluster => self.listening().await?,
+                Mode::Sentinel => {
+                    sentinel(&self.settings)?.async_get_client().await?.get_async_pubsub().await?
+                }
             };
-            let mut messages = client.get_async_pubsub().await?;
             messages.subscribe(channel).await?;
             Ok(Subscription(messages.into_on_message()))
         };
@@ -220,6 +221,18 @@ impl Plain {
             Ok(subscribed) => subscribed.map_err(|error| told(error).0),
             Err(_) => Err(Unavailable::TimedOut),
         }
+    }
+
+    /// A connection for messages, to the first server that takes one.
+    async fn listening(&self) -> RedisResult<PubSub> {
+        let mut last = None;
+        for seed in self.settings.seeds() {
+            match Client::open(seed)?.get_async_pubsub().await {
+                Ok(connected) => return Ok(connected),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| (ErrorKind::Io, "there is no server to ask").into()))
     }
 }
 

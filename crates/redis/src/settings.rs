@@ -35,6 +35,8 @@ pub struct Settings {
     pub(crate) mode: Mode,
     pub(crate) timeout: Duration,
     pub(crate) master: String,
+    /// More nodes or sentinels, which any can be asked instead of.
+    others: Vec<ConnectionAddr>,
 }
 
 /// The URL is not one of Redis.
@@ -55,12 +57,28 @@ impl fmt::Display for BadUrl {
 
 impl std::error::Error for BadUrl {}
 
+fn read(url: &str) -> Result<ConnectionInfo, BadUrl> {
+    url.into_connection_info().map_err(|error| BadUrl { why: error.to_string() })
+}
+
 impl Settings {
     /// A single server at `url` that answers within 50 ms.
     pub fn new(url: &str) -> Result<Settings, BadUrl> {
-        let info = url.into_connection_info().map_err(|error| BadUrl { why: error.to_string() })?;
-        let timeout = Duration::from_millis(50);
-        Ok(Settings { info, mode: Mode::Single, timeout, master: "mymaster".to_owned() })
+        let (master, timeout) = ("mymaster".to_owned(), Duration::from_millis(50));
+        Ok(Settings { info: read(url)?, mode: Mode::Single, timeout, master, others: Vec::new() })
+    }
+
+    /// Another node of the cluster, or another sentinel: any that answers will do. What the first URL says of users, passwords
+    /// and TLS holds for all.
+    pub fn also(mut self, url: &str) -> Result<Settings, BadUrl> {
+        self.others.push(read(url)?.addr().clone());
+        Ok(self)
+    }
+
+    /// Every server that may be asked first.
+    pub(crate) fn seeds(&self) -> impl Iterator<Item = ConnectionInfo> + '_ {
+        let others = self.others.iter().map(|address| self.info.clone().set_addr(address.clone()));
+        std::iter::once(self.info.clone()).chain(others)
     }
 
     /// How it is reached.
@@ -103,6 +121,7 @@ impl Settings {
             _ => ConnectionAddr::Tcp(host, port),
         };
         self.info = self.info.set_addr(address);
+        self.others.clear();
         self
     }
 

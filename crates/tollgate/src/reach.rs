@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tollgate_policy::RedisUrl;
 use tollgate_policy::shapes::{self, RedisMode};
 use tollgate_redis::{Mode, Settings};
 
@@ -13,7 +14,10 @@ pub(crate) fn settings(redis: &shapes::Redis) -> Result<Settings, Failure> {
         RedisMode::Cluster => Mode::Cluster,
         RedisMode::Sentinel => Mode::Sentinel,
     };
+    let more = |settings: Settings, url: &RedisUrl| settings.also(url.as_str());
     let settings = Settings::new(redis.url.as_str());
+    let settings = settings.and_then(|first| redis.urls.iter().try_fold(first, more));
     let settings = settings.map_err(|why| Failure::Failed(why.to_string()))?;
-    Ok(settings.mode(mode).timeout(Duration::from_millis(redis.timeout_ms)))
+    let timeout = Duration::from_millis(redis.timeout_ms);
+    Ok(settings.mode(mode).master(redis.master.as_str()).timeout(timeout))
 }

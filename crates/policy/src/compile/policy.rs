@@ -4,7 +4,7 @@ use crate::diagnostic::Diagnostics;
 use crate::load::Loaded;
 use crate::path::Path;
 use crate::routes::Matcher;
-use crate::shapes::{self, Named};
+use crate::shapes::{self, Named, RedisMode};
 use crate::text::PlanName;
 
 use super::costs;
@@ -88,6 +88,11 @@ impl Policy {
         costs::check(&routes, &plans, &mut limits);
         let operations = operations.into_numbers();
         let Limits { all, mut faults, .. } = limits;
+        if file.redis.mode == RedisMode::Single && !file.redis.urls.is_empty() {
+            let urls = Path::root().key("redis").key("urls");
+            let help = "write `mode: cluster` or `mode: sentinel`, or leave them out";
+            faults.error(&urls, "a single server has one URL", help);
+        }
         if file.routes.is_empty() && !file.upstreams.is_empty() {
             let upstreams = Path::root().key("upstreams");
             let message = "there are no routes: every request is answered with 404";

@@ -1,7 +1,7 @@
 //! Where things are kept and counted.
 
 use super::{section, words};
-use crate::text::{FilePath, RedisPrefix, RedisUrl, Text};
+use crate::text::{FilePath, Label, RedisPrefix, RedisUrl, Text};
 
 section! {
     /// Where keys, tenants, usage and quotas are kept.
@@ -69,10 +69,14 @@ words! {
 section! {
     /// Where Redis or Valkey is.
     Redis {
-        /// Its URL.
+        /// Its URL: of a server, of any node of a cluster, or of a sentinel.
         pub url: RedisUrl,
+        /// More nodes of the cluster, or more sentinels, for when the first is gone. They have its user and password.
+        pub urls: Vec<RedisUrl>,
         /// How it is reached.
         pub mode: RedisMode,
+        /// What sentinels call the server.
+        pub master: Label,
         /// The longest that a request waits for it, in milliseconds.
         #[schemars(range(min = 1, max = 60_000))]
         pub timeout_ms: u64,
@@ -85,7 +89,9 @@ impl Default for Redis {
     fn default() -> Redis {
         Redis {
             url: RedisUrl::read("redis://127.0.0.1:6379").expect("the default is a URL"),
+            urls: Vec::new(),
             mode: RedisMode::default(),
+            master: Label::read("mymaster").expect("the default is a name"),
             timeout_ms: 50,
             prefix: RedisPrefix::read("tollgate").expect("the default is a prefix"),
         }

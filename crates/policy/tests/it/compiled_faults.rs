@@ -82,6 +82,10 @@ fn every_fault_has_its_place_and_says_what_would_be_right() {
             format!("{api}routes: [{{ path: /x, upstream: api, operation: chat }}]\nplans: {{ p: {{ operations: {{ caht: {{ sustained: {{ rate: 5 }} }} }} }} }}"),
             "warning 3:35 no route has the operation `caht`, did you mean `chat`?",
         ),
+        (
+            "redis: { url: \"redis://a\", urls: [\"redis://b\"] }".into(),
+            "error 1:34 a single server has one URL",
+        ),
         (api.to_owned(), "warning 1:12 there are no routes: every request is answered with 404"),
     ];
     for (text, expected) in rows {

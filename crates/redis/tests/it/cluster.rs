@@ -12,9 +12,12 @@ fn bucket(capacity: u64) -> Figures {
     Figures::of(&Limit::token_bucket(Rate::per_day(1)).burst(capacity).build().unwrap()).unwrap()
 }
 
+/// Where nobody is: the first server that may be asked need not be there.
+const GONE: &str = "redis://127.0.0.1:1";
+
 async fn start(url: &str, mode: Mode) -> Strict {
-    let settings = Settings::new(url).unwrap().mode(mode).timeout(Duration::from_secs(10));
-    let strict = Strict::start(settings);
+    let settings = Settings::new(GONE).unwrap().also(url).unwrap();
+    let strict = Strict::start(settings.mode(mode).timeout(Duration::from_secs(10)));
     strict.up().await;
     strict
 }
@@ -97,10 +100,11 @@ fn many_callers_across_slots_never_exceed_a_limit(brand: Brand) {
 }
 
 fn a_failover_is_followed(brand: Brand) {
-    let mut watched = Watched::start(brand);
+    let mut watched = Watched::start(brand, "billing");
     run(async {
         let url = watched.url();
-        let settings = Settings::new(&url).unwrap().mode(Mode::Sentinel);
+        let settings = Settings::new(GONE).unwrap().also(&url).unwrap();
+        let settings = settings.mode(Mode::Sentinel).master("billing");
         let strict = Strict::start(settings.timeout(Duration::from_secs(1)));
         strict.up().await;
         let limit = bucket(10);

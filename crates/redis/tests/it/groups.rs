@@ -51,7 +51,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn start(brand: Brand) -> Watched {
+    /// With a primary that its sentinel calls `name`.
+    pub fn start(brand: Brand, name: &str) -> Watched {
         let primary = Server::start(brand);
         let port = primary.port().to_string();
         let replica = Server::start_with(brand, &["--replicaof", "127.0.0.1", &port]);
@@ -65,9 +66,9 @@ impl Watched {
         let sentinel = Server::start_sentinel(
             brand,
             &format!(
-                "sentinel monitor mymaster 127.0.0.1 {port} 1\n\
-                 sentinel down-after-milliseconds mymaster 500\n\
-                 sentinel failover-timeout mymaster 3000\n"
+                "sentinel monitor {name} 127.0.0.1 {port} 1\n\
+                 sentinel down-after-milliseconds {name} 500\n\
+                 sentinel failover-timeout {name} 3000\n"
             ),
         );
         for _ in 0..600 {

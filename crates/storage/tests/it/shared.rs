@@ -306,7 +306,7 @@ fn a_cluster_keeps_it_too(brand: Brand) {
 }
 
 fn a_failover_is_followed(brand: Brand) {
-    let mut watched = Watched::start(brand);
+    let mut watched = Watched::start(brand, "mymaster");
     run(async {
         let open = || {
             let settings = Settings::new(&watched.url()).unwrap().mode(Mode::Sentinel);

@@ -7,12 +7,12 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tollgate_engine::{Limiter, SystemClock};
 use tollgate_gate::Gate;
-use tollgate_policy::shapes::{self, RedisMode};
-use tollgate_redis::{Mode, Settings, SharedCounters, Sharing, SharingState};
+use tollgate_policy::shapes;
+use tollgate_redis::{SharedCounters, Sharing, SharingState};
 use tollgate_storage::{QuotaFailures, Quotas, Store};
 
-use super::failed;
 use crate::exit::Failure;
+use crate::reach;
 
 /// How often quotas that nobody spends are given back what is reserved of them.
 const SETTLE_EVERY: Duration = Duration::from_secs(30);
@@ -113,14 +113,8 @@ impl SharedInRedis {
 
 fn sharing(settings: &shapes::File) -> Result<Sharing, Failure> {
     let (redis, sync) = (&settings.redis, &settings.rate_limit_sync);
-    let mode = match redis.mode {
-        RedisMode::Single => Mode::Single,
-        RedisMode::Cluster => Mode::Cluster,
-        RedisMode::Sentinel => Mode::Sentinel,
-    };
-    let to = Settings::new(redis.url.as_str()).map_err(failed)?;
     Ok(Sharing {
-        settings: to.mode(mode).timeout(Duration::from_millis(redis.timeout_ms)),
+        settings: reach::settings(redis)?,
         prefix: redis.prefix.as_str().to_owned(),
         interval: Duration::from_millis(sync.sync_interval_ms),
         fallback: sync.fallback_on_error,

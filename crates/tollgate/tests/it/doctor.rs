@@ -113,7 +113,7 @@ fn a_user_without_rights_is_told_which(brand: Brand) {
 }
 
 fn a_replica_is_told_from_its_primary(brand: Brand) {
-    let watched = Watched::start(brand);
+    let watched = Watched::start(brand, "mymaster");
     let found = Found::at(&watched.replica.url(), &[]);
     let port = watched.primary.port().to_string();
     assert_eq!(found.wrong(), ["role"]);
