@@ -90,8 +90,9 @@ fn nothing_is_done_twice_although_connections_break(brand: Brand) {
 }
 
 fn a_killed_server_forgets_nothing_that_it_acknowledged(brand: Brand) {
-    // Its file is written before it answers, so what is killed is only what it had not answered.
-    let mut server = Server::start_with(brand, &["--appendonly", "yes"]);
+    // Its file is written, and on the disk, before it answers; by default a busy disk lets it answer first.
+    let always = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = Server::start_with(brand, &always);
     run(async {
         let settings = Settings::new(&server.url()).unwrap().timeout(Duration::from_millis(200));
         let store = InRedis::at(settings, "tollgate").open().unwrap();
