@@ -38,6 +38,9 @@ const WAITING: usize = 16_384;
 const PAUSE: Duration = Duration::from_millis(40);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Counters that are told or returned at once in the background: so many are sent without keeping requests waiting.
+pub(crate) const IN_BACKGROUND: usize = 128;
+
 /// A connection that lasted so long was of use: the next pause is the first one again.
 const STEADY: Duration = Duration::from_secs(5);
 

@@ -21,13 +21,11 @@ use tollgate_core::remote::{self, NotLeased};
 use tollgate_engine::{Decision, Refusal, Standing};
 
 use crate::answer::standing;
+use crate::calls::IN_BACKGROUND;
 use crate::command::Wanted;
 use crate::held::{Held, Taken};
 use crate::slice::Grant;
 use crate::{Figures, Strict, Unavailable};
-
-/// Counters that are told or returned at once in the background: so many are sent without keeping requests waiting.
-pub(crate) const AT_ONCE: usize = 128;
 
 /// Counters of which this node holds slices. Clones share them.
 #[derive(Clone)]
@@ -187,7 +185,7 @@ impl Leases {
     /// Returns what is unspent of these counters, and tells of how many that was not possible.
     pub(crate) async fn give_up_all(&self, all: Vec<Arc<Held>>) -> usize {
         let give_up = |held: Arc<Held>| async move { self.give_up(&held).await.is_err() };
-        let failed = stream::iter(all).map(give_up).buffer_unordered(AT_ONCE);
+        let failed = stream::iter(all).map(give_up).buffer_unordered(IN_BACKGROUND);
         failed.fold(0, |sum, is_failed| ready(sum + usize::from(is_failed))).await
     }
 

@@ -25,6 +25,7 @@ use tollgate_engine::{Clock, Identity, Limiter, Rule};
 pub(crate) use self::account::Account;
 use self::account::RESTING;
 use self::agenda::Agenda;
+use crate::calls::IN_BACKGROUND;
 use crate::ledger::Statement;
 use crate::{Figures, Strict, Unavailable};
 
@@ -189,7 +190,7 @@ impl<C: Clock + 'static> Hybrid<C> {
         let of = |shard: &Shard| shard.lock().values().cloned().collect::<Vec<_>>();
         let all: Vec<Arc<Account>> = self.0.shards.iter().flat_map(of).collect();
         let tell = |account| async move { self.0.tell(&account, Instant::now()).await };
-        stream::iter(all).for_each_concurrent(rounds::AT_ONCE, tell).await;
+        stream::iter(all).for_each_concurrent(IN_BACKGROUND, tell).await;
     }
 
     /// How many counters are shared now.

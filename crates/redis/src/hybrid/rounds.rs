@@ -18,10 +18,8 @@ use super::Shared;
 use super::account::{Account, Book, FORGOTTEN, RESTING};
 use super::agenda::Agenda;
 use crate::Strict;
+use crate::calls::IN_BACKGROUND;
 use crate::ledger::News;
-
-/// The most accounts that are told at once: a pipeline full.
-pub(super) const AT_ONCE: usize = 128;
 
 /// How often the loop looks whether there is still anybody to tell for.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -38,7 +36,7 @@ pub(super) async fn run<C: Clock + 'static>(
         let (now, is_up) = (Instant::now(), strict.is_up());
         let mut wake = now + LONGEST_SLEEP;
         // While nobody can be told, what is due stays so: then it is told in the order in which it became due.
-        while is_up && under_way.len() < AT_ONCE {
+        while is_up && under_way.len() < IN_BACKGROUND {
             match agenda.take(now) {
                 Ok((_, account)) if shared.forget(&account) => {}
                 Ok((due, account)) => {

@@ -28,7 +28,7 @@ use self::fallback::{Outages, Owing, Share};
 use self::hybrid::{HybridKeeper, Told};
 use self::lease::{LeaseKeeper, Leased};
 use self::strict::{Counted, StrictKeeper};
-use crate::lease::AT_ONCE;
+use crate::calls::IN_BACKGROUND;
 use crate::nodes::{self, Nodes};
 use crate::{Figures, Hybrid, Leases, Settings, Strict, Took};
 
@@ -227,7 +227,7 @@ impl<C: Clock + 'static> Shared<C> {
                 self.outages.put_back(owing);
             }
         };
-        stream::iter(self.outages.take_owing()).for_each_concurrent(AT_ONCE, tell).await;
+        stream::iter(self.outages.take_owing()).for_each_concurrent(IN_BACKGROUND, tell).await;
     }
 
     async fn tell(&self, owing: &Owing) -> bool {
