@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposed(SocketAddr);
 
-/// Refuses an address that others than this machine can reach, unless somebody said that it may be: the token would cross the
-/// network in the clear.
+/// Refuses an address that others than this machine can reach where the token would cross the network in the clear, unless
+/// somebody said that it may.
 ///
 /// ```
 /// use tollgate_admin::check_address;
@@ -32,7 +32,7 @@ impl fmt::Display for Exposed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the admin API would be open to the network on {}, without TLS: listen on 127.0.0.1, or say that it is meant",
+            "the admin API would be open to the network on {}, without TLS: listen on 127.0.0.1, give it a certificate (`server.admin_tls: {{cert, key}}`), or say that it is meant",
             self.0
         )
     }

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 
 use axum::Router;
@@ -26,6 +25,7 @@ use crate::control::Control;
 use crate::data_plane::{DataPlane, Notice};
 use crate::fault::Fault;
 use crate::grpc;
+use crate::listening::Listening;
 use crate::open::{Open, open_routes};
 use crate::openapi::openapi;
 use crate::token::AdminToken;
@@ -62,18 +62,18 @@ impl Admin {
             .layer(from_fn_with_state(grpc, apart))
     }
 
-    /// Serves on `listener` until `stop` is done. What is under way then is finished, unless it takes too long.
+    /// Serves on `listening` until `stop` is done. What is under way then is finished, unless it takes too long.
     ///
     /// # Errors
     ///
     /// If the listener cannot be used.
     pub async fn serve(
         &self,
-        listener: TcpListener,
+        listening: impl Into<Listening>,
         open: Open,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        connections::serve(listener, self.router(open), stop).await
+        connections::serve(listening.into(), self.router(open), stop).await
     }
 
     /// Reads the configuration file again and puts it into force with everything that the API made, as

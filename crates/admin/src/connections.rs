@@ -22,9 +22,12 @@ use axum::serve::{IncomingStream, Listener};
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio_rustls::TlsAcceptor;
+
+use crate::listening::{Listening, Wire};
 
 /// Connections at once.
 const MOST: usize = 256;
@@ -40,12 +43,13 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Serves `routes` on `listener` until `stop` is done. What is under way then is finished within [`GRACE`].
 pub(crate) async fn serve(
-    listener: std::net::TcpListener,
+    listening: Listening,
     routes: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = Bounded::new(TcpListener::from_std(listener)?);
+    let Listening { tcp, tls } = listening;
+    tcp.set_nonblocking(true)?;
+    let listener = Bounded::new(TcpListener::from_std(tcp)?, tls);
     let (tell, told) = oneshot::channel::<()>();
     let stop = async move {
         stop.await;
@@ -65,24 +69,25 @@ pub(crate) async fn serve(
 /// Accepts so many connections.
 struct Bounded {
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     room: Arc<Semaphore>,
 }
 
 impl Bounded {
-    fn new(listener: TcpListener) -> Bounded {
-        Bounded { listener, room: Arc::new(Semaphore::new(MOST)) }
+    fn new(listener: TcpListener, tls: Option<TlsAcceptor>) -> Bounded {
+        Bounded { listener, tls, room: Arc::new(Semaphore::new(MOST)) }
     }
 }
 
 impl Listener for Bounded {
-    type Io = Connection<TcpStream>;
+    type Io = Connection<Wire>;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection<TcpStream>, SocketAddr) {
+    async fn accept(&mut self) -> (Connection<Wire>, SocketAddr) {
         // Nobody closes the semaphore; if somebody did, there would be no bound, and still a service.
         let place = Arc::clone(&self.room).acquire_owned().await.ok();
         let (stream, peer) = Listener::accept(&mut self.listener).await;
-        (Connection::new(stream, place), peer)
+        (Connection::new(Wire::new(stream, self.tls.as_ref()), place), peer)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 
 use axum::Router;
@@ -16,6 +15,7 @@ use prometheus_client::registry::Registry;
 
 use crate::Health;
 use crate::connections;
+use crate::listening::Listening;
 
 /// What the open endpoints tell.
 #[derive(Debug)]
@@ -28,13 +28,13 @@ pub struct Open {
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves the open endpoints alone on `listener` until `stop` is done.
+/// Serves the open endpoints alone on `listening` until `stop` is done.
 pub async fn serve(
-    listener: TcpListener,
+    listening: impl Into<Listening>,
     open: Open,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    connections::serve(listener, open_routes(open), stop).await
+    connections::serve(listening.into(), open_routes(open), stop).await
 }
 
 /// The open endpoints.

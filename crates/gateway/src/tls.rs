@@ -60,7 +60,8 @@ impl Certificates {
         Ok(())
     }
 
-    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
+    /// What a server takes that shows them, over HTTP/2 or HTTP/1.1.
+    pub fn config(&self) -> &Arc<ServerConfig> {
         &self.config
     }
 }

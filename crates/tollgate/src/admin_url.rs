@@ -3,15 +3,53 @@
 //! The file is locked for as long as the gateway lives, however it ends. An address that nobody holds is not believed: by now
 //! the port may be another program's, and the admin token would be sent there.
 
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
+
+use tollgate_policy::shapes::Tls;
 
 /// The name of the file in the data folder.
 const FILE: &str = "admin.url";
-/// More than any address has.
-const LONGEST: u64 = 1024;
+/// More than any address and path have.
+const LONGEST: u64 = 8192;
+
+/// An admin API's address, and the file of its certificate where it has TLS.
+///
+/// A command beside the gateway is sure to speak with it if it is shown that very certificate, whatever name that is for and
+/// whoever has signed it: the folder belongs to whoever runs the gateway, and holds the admin token too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AdminUrl {
+    pub(crate) url: String,
+    pub(crate) certificate: Option<PathBuf>,
+}
+
+impl AdminUrl {
+    /// Of an API that listens there.
+    pub(crate) fn new(listening: SocketAddr, tls: Option<&Tls>) -> AdminUrl {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let certificate = tls.map(|tls| tls.cert.as_path());
+        // Whoever reads it may be in another folder.
+        let certificate = certificate.map(|file| absolute(file).unwrap_or_else(|_| file.into()));
+        AdminUrl { url: format!("{scheme}://{}", reachable(listening)), certificate }
+    }
+
+    /// The lines of the file; none while they are being written.
+    fn read(text: &str) -> Option<AdminUrl> {
+        let mut lines = text.strip_suffix('\n')?.lines();
+        let url = lines.next()?.to_owned();
+        Some(AdminUrl { url, certificate: lines.next().map(PathBuf::from) })
+    }
+}
+
+impl fmt::Display for AdminUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)?;
+        self.certificate.iter().try_for_each(|file| write!(f, "\n{}", file.display()))
+    }
+}
 
 /// An address that is told until this is dropped.
 #[derive(Debug)]
@@ -23,8 +61,8 @@ pub(crate) struct Announced {
 /// What a data folder tells.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// A gateway runs, and this is its URL.
-    Running(String),
+    /// A gateway runs, and is there.
+    Running(AdminUrl),
     /// None does: there is no file, or whoever wrote it has ended.
     Nobody,
 }
@@ -34,7 +72,7 @@ pub(crate) enum Told {
 /// # Errors
 ///
 /// If another gateway tells its address there, or the file cannot be written.
-pub(crate) fn announce(folder: &Path, listening: SocketAddr) -> io::Result<Announced> {
+pub(crate) fn announce(folder: &Path, admin: &AdminUrl) -> io::Result<Announced> {
     let file = folder.join(FILE);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -43,7 +81,8 @@ pub(crate) fn announce(folder: &Path, listening: SocketAddr) -> io::Result<Annou
     let mut locked = options.open(&file)?;
     locked.try_lock()?;
     locked.set_len(0)?;
-    writeln!(locked, "http://{}", reachable(listening))?;
+    // In one write: who reads meanwhile finds all of it or nothing.
+    locked.write_all(format!("{admin}\n").as_bytes())?;
     Ok(Announced { file, locked })
 }
 
@@ -73,9 +112,7 @@ pub(crate) fn find(folder: &Path) -> io::Result<Told> {
     }
     let mut text = String::new();
     file.take(LONGEST).read_to_string(&mut text)?;
-    let url = text.trim();
-    // Nothing yet: it is just being written.
-    Ok(if url.is_empty() { Told::Nobody } else { Told::Running(url.to_owned()) })
+    Ok(AdminUrl::read(&text).map_or(Told::Nobody, Told::Running))
 }
 
 /// An address that a caller on this machine can use.
@@ -95,13 +132,30 @@ mod tests {
     fn an_address_is_told_as_long_as_its_gateway_lives() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(find(folder.path()).unwrap(), Told::Nobody);
-        let announced = announce(folder.path(), "0.0.0.0:9090".parse().unwrap()).unwrap();
-        let url = "http://127.0.0.1:9090".to_owned();
-        assert_eq!(find(folder.path()).unwrap(), Told::Running(url));
-        assert!(announce(folder.path(), "127.0.0.1:1".parse().unwrap()).is_err());
+        let of = |address: &str, tls| AdminUrl::new(address.parse().unwrap(), tls);
+        let plain = of("0.0.0.0:9090", None);
+        let announced = announce(folder.path(), &plain).unwrap();
+        assert_eq!(plain.url, "http://127.0.0.1:9090");
+        assert_eq!(find(folder.path()).unwrap(), Told::Running(plain));
+        assert!(announce(folder.path(), &of("127.0.0.1:1", None)).is_err());
         drop(announced);
         assert_eq!(find(folder.path()).unwrap(), Told::Nobody);
-        announce(folder.path(), "[::]:9090".parse().unwrap()).unwrap();
+
+        let tls: Tls = serde_json::from_str(r#"{ "cert": "a b/tls.crt", "key": "k" }"#).unwrap();
+        let encrypted = of("[::]:9090", Some(&tls));
+        assert_eq!(encrypted.url, "https://[::1]:9090");
+        assert_eq!(encrypted.certificate, Some(absolute("a b/tls.crt").unwrap()));
+        let _announced = announce(folder.path(), &encrypted).unwrap();
+        assert_eq!(find(folder.path()).unwrap(), Told::Running(encrypted));
+    }
+
+    #[test]
+    fn what_is_just_being_written_is_not_read_by_half() {
+        for (text, whole) in
+            [("", false), ("https://127.0.0.1:90", false), ("http://[::1]:1\n", true)]
+        {
+            assert_eq!(AdminUrl::read(text).is_some(), whole, "{text:?}");
+        }
     }
 
     #[test]

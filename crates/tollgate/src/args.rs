@@ -46,7 +46,7 @@ pub(crate) struct Serve {
     /// Where the admin API, metrics and health are, instead of the file's `server.admin_listen`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin_listen: Option<ListenAddress>,
-    /// Let others than this machine reach the admin API, which has no TLS, as the file's `server.admin_exposed` does
+    /// Let others than this machine reach the admin API without TLS, as the file's `server.admin_exposed` does
     #[arg(long)]
     pub(crate) admin_exposed: bool,
 }

@@ -13,8 +13,11 @@ section! {
         pub listen: ListenAddress,
         /// Where operators come: admin API, metrics, health.
         pub admin_listen: ListenAddress,
-        /// Whether others than this machine may reach it: it has no TLS, and its token crosses the network in the clear.
+        /// Whether others than this machine may reach it without TLS: its token crosses the network in the clear then.
         pub admin_exposed: bool,
+        /// The certificate operators are shown; without it, no TLS there.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub admin_tls: Option<Tls>,
         /// The certificate callers are shown; without it, no TLS.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tls: Option<Tls>,
@@ -41,6 +44,7 @@ impl Default for Server {
             listen: ListenAddress::localhost(8080),
             admin_listen: ListenAddress::localhost(9090),
             admin_exposed: false,
+            admin_tls: None,
             tls: None,
             workers: Workers::default(),
             trusted_proxies: Vec::new(),

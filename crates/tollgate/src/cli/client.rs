@@ -58,7 +58,7 @@ impl Client {
     async fn send(&self, ask: Ask) -> Result<Answer, Failure> {
         let body_name = ask.body_name.clone();
         let request = self.request(ask)?;
-        let stream = match connect(&self.gateway.url, self.may_be_plain).await {
+        let stream = match connect(&self.gateway, self.may_be_plain).await {
             Ok(stream) => stream,
             Err(NoConnection::Other(failure)) => return Err(failure),
             Err(NoConnection::Unreachable(why)) => return Err(self.not_there(&why)),

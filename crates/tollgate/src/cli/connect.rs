@@ -1,7 +1,9 @@
 //! A connection to an admin API, with TLS where the address says so. The token does not cross a network in the clear
 //! unless somebody says that it may.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tollgate_policy::HttpUrl;
 
+use super::only_this::OnlyThis;
+use super::place::Gateway;
 use crate::exit::Failure;
 
 /// How long a machine that is there takes at most.
@@ -32,9 +36,10 @@ pub(super) enum NoConnection {
 }
 
 pub(super) async fn connect(
-    url: &HttpUrl,
+    gateway: &Gateway,
     may_be_plain: bool,
 ) -> Result<TokioIo<Box<dyn Stream>>, NoConnection> {
+    let Gateway { url, certificate, .. } = gateway;
     let addresses = resolve(url).await?;
     if !url.is_https() {
         check_plain(url, &addresses, may_be_plain).map_err(NoConnection::Other)?;
@@ -45,7 +50,7 @@ pub(super) async fn connect(
         Err(_) => return Err(NoConnection::Unreachable("it does not answer".to_owned())),
     };
     let stream: Box<dyn Stream> = if url.is_https() {
-        Box::new(encrypted(url, stream).await.map_err(NoConnection::Other)?)
+        Box::new(encrypted(url, certificate.as_deref(), stream).await.map_err(NoConnection::Other)?)
     } else {
         Box::new(stream)
     };
@@ -94,26 +99,46 @@ fn check_plain(url: &HttpUrl, addresses: &[SocketAddr], may_be_plain: bool) -> R
     Ok(())
 }
 
-/// Trusts whom this machine trusts; `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
+/// Trusts whoever shows `certificate`, if that is known; else whom this machine trusts, or `SSL_CERT_FILE` and
+/// `SSL_CERT_DIR` name.
 async fn encrypted(
     url: &HttpUrl,
+    certificate: Option<&Path>,
     stream: TcpStream,
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, Failure> {
     let failed = |why: String| Failure::Failed(format!("no TLS with {url}: {why}"));
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(ALL_VERSIONS)
-        .map_err(|why| failed(why.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .map_err(|why| failed(why.to_string()))?;
+    let mut config = if let Some(file) = certificate {
+        let only = OnlyThis::read(file, provider).map_err(failed)?;
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(only)).with_no_client_auth()
+    } else {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        builder.with_root_certificates(roots).with_no_client_auth()
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let (host, _) = host_and_port(url);
     let name = ServerName::try_from(host.to_owned()).map_err(|why| failed(why.to_string()))?;
     match timeout(PATIENCE, TlsConnector::from(Arc::new(config)).connect(name, stream)).await {
-        Ok(agreed) => agreed.map_err(|why| failed(why.to_string())),
+        Ok(agreed) => agreed.map_err(|why| failed(distrust(&why, certificate))),
         Err(_) => Err(failed("it does not answer".to_owned())),
+    }
+}
+
+/// Why there was no agreement, and what would be right.
+fn distrust(why: &io::Error, certificate: Option<&Path>) -> String {
+    match certificate {
+        Some(file) => format!(
+            "{why}: the gateway's certificate is in {}, and whoever answers shows another. If it was just renewed, ask again",
+            file.display()
+        ),
+        None => format!(
+            "{why}. The name in the address must be one that its certificate is for; who signed that must be trusted by this \
+             machine, or be in the file that SSL_CERT_FILE names"
+        ),
     }
 }
 

@@ -19,6 +19,7 @@ mod connect;
 mod keys;
 mod limits;
 mod objects;
+mod only_this;
 mod place;
 mod refusal;
 mod secret;

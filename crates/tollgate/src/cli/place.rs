@@ -11,7 +11,7 @@ use tollgate_policy::{HttpUrl, load};
 
 use super::args::At;
 use super::secret::Secret;
-use crate::admin_url::{self, Told, reachable};
+use crate::admin_url::{self, AdminUrl, Told};
 use crate::exit::Failure;
 use crate::output::{read, tell};
 
@@ -22,6 +22,8 @@ const ADDRESS: &str = "TOLLGATE_ADMIN";
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) url: HttpUrl,
+    /// Who it shows itself as, if its own folder or file told that. Else any name that this machine trusts will do.
+    pub(crate) certificate: Option<PathBuf>,
     /// Who said that it is there.
     pub(crate) url_from: String,
     pub(crate) token: Secret,
@@ -38,9 +40,9 @@ struct Local {
 impl Gateway {
     pub(crate) fn find(at: &At) -> Result<Gateway, Failure> {
         let local = Local::of(at)?;
-        let (url, url_from, is_local) = address(at, &local)?;
+        let Address { url, from: url_from, certificate, is_local } = address(at, &local)?;
         let (token, token_from) = token(at, &local.folder, (&url, is_local))?;
-        Ok(Gateway { url, url_from, token, token_from })
+        Ok(Gateway { url, certificate, url_from, token, token_from })
     }
 }
 
@@ -70,18 +72,36 @@ pub(crate) fn settings(path: &Path) -> Result<File, Failure> {
     Ok(loaded.value)
 }
 
-/// The address, who said so, and whether it is of the folder's own gateway.
-fn address(at: &At, local: &Local) -> Result<(HttpUrl, String, bool), Failure> {
+/// Where a gateway is, and who said so.
+struct Address {
+    url: HttpUrl,
+    from: String,
+    certificate: Option<PathBuf>,
+    /// Whether it is the folder's own gateway.
+    is_local: bool,
+}
+
+impl Address {
+    fn given(url: HttpUrl, from: &str) -> Address {
+        Address { url, from: from.to_owned(), certificate: None, is_local: false }
+    }
+
+    fn local(told: AdminUrl, from: String) -> Result<Address, Failure> {
+        let AdminUrl { url: text, certificate } = told;
+        Ok(Address { url: url(&text, &from)?, from, certificate, is_local: true })
+    }
+}
+
+fn address(at: &At, local: &Local) -> Result<Address, Failure> {
     if let Some(url) = &at.admin {
-        return Ok((url.clone(), "--admin".to_owned(), false));
+        return Ok(Address::given(url.clone(), "--admin"));
     }
     if let Some(text) = variable(ADDRESS)? {
-        return Ok((url(&text, ADDRESS)?, ADDRESS.to_owned(), false));
+        return Ok(Address::given(url(&text, ADDRESS)?, ADDRESS));
     }
     match admin_url::find(&local.folder) {
-        Ok(Told::Running(text)) => {
-            let from = local.folder.display().to_string();
-            return Ok((url(&text, &from)?, from, true));
+        Ok(Told::Running(told)) => {
+            return Address::local(told, local.folder.display().to_string());
         }
         Ok(Told::Nobody) => {}
         Err(why) => {
@@ -92,7 +112,7 @@ fn address(at: &At, local: &Local) -> Result<(HttpUrl, String, bool), Failure> {
         Some((file, server)) => (file.display().to_string(), server.clone()),
         None => ("the default".to_owned(), Server::default()),
     };
-    let listens = reachable(server.admin_listen.socket());
+    let listens = server.admin_listen.socket();
     if listens.port() == 0 {
         return Err(Failure::Failed(format!(
             "no gateway runs in {}, and {from} leaves it to the system where one listens: start it with `tollgate serve`, or \
@@ -100,8 +120,7 @@ fn address(at: &At, local: &Local) -> Result<(HttpUrl, String, bool), Failure> {
             local.folder.display()
         )));
     }
-    let text = format!("http://{listens}");
-    Ok((url(&text, &from)?, from, true))
+    Address::local(AdminUrl::new(listens, server.admin_tls.as_ref()), from)
 }
 
 fn url(text: &str, from: &str) -> Result<HttpUrl, Failure> {

@@ -11,7 +11,7 @@ use tollgate_admin::{ConfigInForce, ConfigText, DataPlane, NotReady, Ready, Refu
 use tollgate_engine::{Clock, Time};
 use tollgate_gate::{Gate, InForce};
 use tollgate_gateway::law::{FileKeys, Plane, Shared};
-use tollgate_gateway::{Settings, Tuning};
+use tollgate_gateway::{Certificates, Settings, Tuning};
 use tollgate_policy::compile::{Made, Policy};
 use tollgate_policy::shapes;
 
@@ -32,6 +32,7 @@ pub(crate) struct Parts {
     pub(crate) source: Source,
     pub(crate) shared: Arc<Shared<AllKeys>>,
     pub(crate) tuning: Tuning,
+    pub(crate) admin_certificates: Option<Arc<Certificates>>,
     pub(crate) access_log: Arc<AccessLog>,
     pub(crate) refusals: Arc<Refusals>,
     /// The configuration in force, as it is written.
@@ -73,12 +74,20 @@ impl Served {
 
     /// New connections are shown what the files of the certificates hold now; if they are faulty, what they held before.
     pub(crate) fn renew_certificates(&self) {
-        match self.0.tuning.renew_certificates() {
+        let of_callers = self.0.tuning.renew_certificates();
+        let of_operators =
+            self.admin_certificates().map_or(Ok(()), |certificates| certificates.reload());
+        match of_callers.and(of_operators) {
             Ok(()) => tracing::info!("the certificates were read again"),
             Err(why) => {
                 tracing::error!("the new certificates are not used, the old ones are shown: {why}");
             }
         }
+    }
+
+    /// What operators are shown, if the admin API has TLS.
+    pub(crate) fn admin_certificates(&self) -> Option<&Arc<Certificates>> {
+        self.0.admin_certificates.as_ref()
     }
 
     pub(crate) fn retention_days(&self) -> u64 {
@@ -205,10 +214,13 @@ fn needs_restart(old: &shapes::File, new: &shapes::File) -> Vec<String> {
         ("server.listen", before.listen != after.listen),
         ("server.admin_listen", before.admin_listen != after.admin_listen),
         ("server.admin_exposed", before.admin_exposed != after.admin_exposed),
+        ("server.admin_tls", before.admin_tls != after.admin_tls),
         ("server.workers", before.workers != after.workers),
         ("storage", old.storage != new.storage),
         ("redis.url", old.redis.url != new.redis.url),
+        ("redis.urls", old.redis.urls != new.redis.urls),
         ("redis.mode", old.redis.mode != new.redis.mode),
+        ("redis.master", old.redis.master != new.redis.master),
         ("redis.timeout_ms", old.redis.timeout_ms != new.redis.timeout_ms),
         ("redis.prefix", old.redis.prefix.as_str() != new.redis.prefix.as_str()),
         ("rate_limit_sync", old.rate_limit_sync != new.rate_limit_sync),
@@ -236,4 +248,35 @@ fn write_anew(file: &Path, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(fresh);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_up_once_needs_a_restart_and_nothing_else_does() {
+        let read =
+            |text: &str| tollgate_policy::load("tollgate.yaml", text.as_bytes()).unwrap().value;
+        for (text, field) in [
+            ("server: { listen: 127.0.0.1:1 }", "server.listen"),
+            ("server: { admin_listen: 127.0.0.1:1 }", "server.admin_listen"),
+            ("server: { admin_exposed: true }", "server.admin_exposed"),
+            ("server: { admin_tls: { cert: a, key: b } }", "server.admin_tls"),
+            ("server: { workers: 3 }", "server.workers"),
+            ("storage: { path: ./elsewhere }", "storage"),
+            ("redis: { url: \"redis://127.0.0.1:1\" }", "redis.url"),
+            ("redis: { urls: [\"redis://127.0.0.1:1\"] }", "redis.urls"),
+            ("redis: { mode: sentinel }", "redis.mode"),
+            ("redis: { master: other }", "redis.master"),
+            ("redis: { timeout_ms: 51 }", "redis.timeout_ms"),
+            ("redis: { prefix: other }", "redis.prefix"),
+            ("rate_limit_sync: { enabled: true }", "rate_limit_sync"),
+        ] {
+            assert_eq!(needs_restart(&read("tenants: []"), &read(text)), [field], "{text}");
+        }
+        let live =
+            read("server: { tls: { cert: a, key: b }, access_log: stdout, caps: { headers: 7 } }");
+        assert_eq!(needs_restart(&read("tenants: []"), &live), Vec::<String>::new());
+    }
 }

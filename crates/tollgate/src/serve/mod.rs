@@ -28,11 +28,11 @@ use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
 use tollgate_gateway::{Certificates, Gateway, Settings};
 use tollgate_policy::Loaded;
 use tollgate_policy::compile::{Made, Policy};
-use tollgate_policy::shapes::Server;
+use tollgate_policy::shapes::{Server, Tls};
 use tollgate_storage::Store;
 use tracing::Level;
 
-use crate::admin_url::announce;
+use crate::admin_url::{AdminUrl, announce};
 use crate::args::Serve;
 use crate::exit::Failure;
 use crate::output::{print, tell};
@@ -82,9 +82,11 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let text = source.read()?;
     let loaded = source.load(&text).map_err(unusable)?;
     let server = loaded.value.server.clone();
-    check_address(server.admin_listen.socket(), server.admin_exposed).map_err(exposed)?;
+    let is_safe = server.admin_tls.is_some() || server.admin_exposed;
+    check_address(server.admin_listen.socket(), is_safe).map_err(exposed)?;
     watch.look_at_certificates(&server);
     let settings = settings(&server)?;
+    let admin_certificates = certificates(server.admin_tls.as_ref())?;
     let Kept { folder, store, watched, policy } = keep(loaded, runtime)?;
     let (token, token_place) = storage::token(&folder)?;
 
@@ -97,7 +99,8 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     runtime.block_on(watched.begin(&shared, (&store, now))).map_err(failed)?;
 
     let admin_listener = bind_admin(&server)?;
-    let announced = announce(&folder, admin_listener.local_addr()?).inspect_err(|why| {
+    let told = AdminUrl::new(admin_listener.local_addr()?, server.admin_tls.as_ref());
+    let announced = announce(&folder, &told).inspect_err(|why| {
         tracing::warn!(
             "commands beside it must be told its address, which {} cannot keep: {why}",
             folder.display()
@@ -114,7 +117,7 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let tuning = data.tuning();
     // It was read as a configuration, so it is text.
     let text = ArcSwap::from_pointee(Arc::from(String::from_utf8_lossy(&text)));
-    let parts = Parts { source, shared, tuning, access_log, refusals, text };
+    let parts = Parts { source, shared, tuning, admin_certificates, access_log, refusals, text };
     let served = Served::new(parts);
     let admin = Admin::new(store.clone(), Arc::new(served.clone()), token);
     let announced = announced.ok();
@@ -154,10 +157,14 @@ fn keep(loaded: Loaded, runtime: &Runtime) -> Result<Kept, Failure> {
 /// What the data plane is started with, and changed to.
 fn settings(server: &Server) -> Result<Settings, Failure> {
     let settings = Settings::new(server);
-    match &server.tls {
-        Some(tls) => Ok(settings.certificates(Certificates::read(tls).map_err(failed)?)),
-        None => Ok(settings),
-    }
+    Ok(match certificates(server.tls.as_ref())? {
+        Some(certificates) => settings.certificates(certificates),
+        None => settings,
+    })
+}
+
+fn certificates(tls: Option<&Tls>) -> Result<Option<Arc<Certificates>>, Failure> {
+    tls.map(Certificates::read).transpose().map_err(failed)
 }
 
 fn failed(error: impl Display) -> Failure {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot};
-use tollgate_admin::{Admin, Health, Open};
+use tollgate_admin::{Admin, Health, Listening, Open};
 use tollgate_policy::ListenAddress;
 use tollgate_policy::shapes::Server;
 use tollgate_storage::Store;
@@ -23,7 +23,7 @@ use super::signals::{Signal, Signals};
 use super::source::Source;
 use super::storage::keep_tidy;
 use super::watch::{Changed, Watch};
-use crate::admin_url::{Announced, reachable};
+use crate::admin_url::{AdminUrl, Announced, reachable};
 use crate::exit::Failure;
 
 /// How long what was told twice to stop may still take to write things down.
@@ -58,8 +58,9 @@ impl Running {
         let scheme = if self.plane_has_tls() { "https" } else { "http" };
         let gateway = format!("{scheme}://{}", reachable(self.data.address()));
         let address = self.admin_listener.local_addr();
+        let of_admin = self.served.server().admin_tls;
         let admin =
-            address.map_or_else(|_| "-".to_owned(), |at| format!("http://{}", reachable(at)));
+            address.map_or_else(|_| "-".to_owned(), |at| AdminUrl::new(at, of_admin.as_ref()).url);
         let mut text = format!("Tollgate {} is ready.\n\n", env!("CARGO_PKG_VERSION"));
         let _ = writeln!(text, "  gateway  {gateway}");
         let _ = writeln!(text, "  admin    {admin}  (token: {})", self.token_place);
@@ -112,9 +113,13 @@ impl Running {
         }));
         let open = Open { health: health.clone(), registry };
         let (end_admin, ended) = oneshot::channel::<()>();
+        let mut listening = Listening::from(admin_listener);
+        if let Some(certificates) = served.admin_certificates() {
+            listening = listening.with_tls(Arc::clone(certificates.config()));
+        }
         let serving = admin.clone();
         let serving = tokio::spawn(async move {
-            serving.serve(admin_listener, open, async { drop(ended.await) }).await
+            serving.serve(listening, open, async { drop(ended.await) }).await
         });
         let books = books.start(pages)?;
         let tidying = tokio::spawn(keep_tidy(store.clone(), served.clone()));

@@ -81,6 +81,6 @@ impl Watch {
 
 /// The certificates of `server`; none if one of their files is gone.
 fn certificates(server: &Server) -> Option<Vec<Mark>> {
-    let files = server.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]);
+    let files = server.tls.iter().chain(&server.admin_tls).flat_map(|tls| [&tls.cert, &tls.key]);
     files.map(|file| Mark::of(file.as_path())).collect()
 }

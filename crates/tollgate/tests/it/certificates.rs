@@ -1,11 +1,13 @@
-//! Certificates that are renewed while it runs, as cert-manager does it: a link is pointed elsewhere.
+//! Certificates: those that are renewed while it runs, as cert-manager does it (a link is pointed elsewhere), and the admin
+//! API's, by which commands beside the gateway know it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rcgen::{CertificateParams, KeyPair};
 
-use crate::support::{SERVER, Tollgate, Upstream, eventually};
+use crate::cli::Run;
+use crate::support::{SERVER, Tollgate, Upstream, curl, eventually};
 
 /// A certificate and its key, as PEM.
 pub fn pair() -> (String, String) {
@@ -24,10 +26,10 @@ fn shown(address: &str) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let begin = text.find("-----BEGIN").unwrap_or_else(|| panic!("{output:?}"));
     let end = text.find("-----END CERTIFICATE-----").unwrap();
-    plain(&text[begin..end])
+    plain_pem(&text[begin..end])
 }
 
-fn plain(pem: &str) -> String {
+fn plain_pem(pem: &str) -> String {
     pem.split("-----END").next().unwrap().split_whitespace().collect()
 }
 
@@ -56,18 +58,70 @@ fn renewed_certificates_are_shown_and_broken_ones_are_not() {
         format!(", tls: {{ cert: \"{0}/tls.crt\", key: \"{0}/tls.key\" }} }}", current.display());
     let text = format!("upstreams: {{ api: {{ url: \"http://{}\" }} }}\n", upstream.address);
     let gateway = Tollgate::start_with_server(&SERVER.replace(" }", &tls), &text);
-    assert_eq!(shown(&gateway.address), plain(&one.0));
+    assert_eq!(shown(&gateway.address), plain_pem(&one.0));
 
     point("broken");
     gateway.wait_for("the new certificates are not used");
-    assert_eq!(shown(&gateway.address), plain(&one.0));
+    assert_eq!(shown(&gateway.address), plain_pem(&one.0));
     point("two");
     gateway.wait_for("the certificates were read again");
-    assert_eq!(shown(&gateway.address), plain(&two.0));
+    assert_eq!(shown(&gateway.address), plain_pem(&two.0));
 
     // Written over in their place, one after the other.
     std::fs::write(current.join("tls.crt"), &one.0).unwrap();
     std::fs::write(current.join("tls.key"), &one.1).unwrap();
-    eventually("they are shown", || shown(&gateway.address) == plain(&one.0));
+    eventually("they are shown", || shown(&gateway.address) == plain_pem(&one.0));
+    gateway.stop();
+}
+
+/// An admin API that others may reach: in TLS, and nothing has to be said besides.
+fn open_to_the_network(upstream: &Upstream, secret: &Path) -> Tollgate {
+    let tls = format!(
+        ", admin_tls: {{ cert: \"{0}/tls.crt\", key: \"{0}/tls.key\" }} }}",
+        secret.display()
+    );
+    let server = SERVER.replace("admin_listen: 127.0.0.1:0", "admin_listen: 0.0.0.0:0");
+    let text = format!(
+        "upstreams: {{ api: {{ url: \"http://{}\" }} }}\ntenants: [ {{ id: acme }} ]\n",
+        upstream.address
+    );
+    Tollgate::start_with_server(&server.replace(" }", &tls), &text)
+}
+
+#[test]
+fn the_admin_api_has_tls_and_commands_beside_it_know_its_certificate() {
+    let upstream = Upstream::new("", "ok");
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    let (one, two) = (pair(), pair());
+    write(&secret, (&one.0, &one.1));
+    let gateway = open_to_the_network(&upstream, &secret);
+    assert!(gateway.greeting.contains(&format!("admin    https://{}", gateway.admin)));
+
+    let port = gateway.admin.rsplit_once(':').unwrap().1;
+    let url = format!("https://localhost:{port}/v1/tenants");
+    let (trusted, token) =
+        (secret.join("tls.crt"), format!("authorization: Bearer {}", gateway.token()));
+    for version in ["--http1.1", "--http2"] {
+        let args = [&url, "--cacert", trusted.to_str().unwrap(), "-4", version, "-H", &token];
+        let told = curl(&args);
+        assert!(told.status == 200 && told.body.contains("acme"), "{version}: {told:?}");
+    }
+    // Without TLS nobody is listened to, and the one who tried does not keep others from it.
+    let plain =
+        Command::new("curl").args(["-s", "-m", "60", &gateway.admin_url("/healthz")]).output();
+    assert!(!plain.as_ref().unwrap().status.success(), "{plain:?}");
+
+    let file = gateway.file();
+    let list = || Run::new(file.parent().unwrap(), &["tenants", "list", "-q"]).told();
+    assert_eq!(list().good(), "acme\n");
+    // A certificate that is nobody's key's is not shown; whoever shows another than the file's is not sent the token.
+    std::fs::write(&trusted, &two.0).unwrap();
+    gateway.wait_for("the new certificates are not used");
+    assert!(list().failed(1).contains("whoever answers shows another"));
+    std::fs::write(secret.join("tls.key"), &two.1).unwrap();
+    gateway.wait_for("the certificates were read again");
+    assert_eq!(list().good(), "acme\n");
+    assert_eq!(shown(&gateway.admin), plain_pem(&two.0));
     gateway.stop();
 }

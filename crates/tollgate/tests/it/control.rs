@@ -344,7 +344,9 @@ fn the_admin_api_is_for_whoever_has_the_token_and_not_for_the_network() {
         .unwrap();
     assert_eq!(refused.status.code(), Some(78));
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(told.contains("open to the network") && told.contains("admin_exposed"), "{told}");
+    for part in ["open to the network", "admin_tls", "admin_exposed"] {
+        assert!(told.contains(part), "{told}");
+    }
     // Whoever means it says so.
     write(&open.replace(" }", ", admin_exposed: true }"));
     let folder = Tollgate::again(folder).stop();
