@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use tollgate_engine::{Chain, Charge, Clock, Identity, Limiter, Rule, Strategy, SystemClock, Time};
 use tollgate_policy::compile::{Client, Counted, PlacedLimit, Policy, RouteInForce, Work};
 use tollgate_policy::{self as policy, Holder, counted_address, shapes};
+use tollgate_wire::LimitText;
 
 use crate::caller::Caller;
 use crate::elsewhere::{Answered, Elsewhere, Keeper, Manner, Whose};
@@ -190,7 +191,8 @@ impl<C: Clock> Gate<C> {
         let mut chain = Chain::new();
         let mut limits: SmallVec<[&PlacedLimit; 8]> = SmallVec::new();
         let mut kept = KeptPlaces::default();
-        for Link { rule, keeper, limit } in links(in_force, caller, work) {
+        let mut texts = SmallVec::new();
+        for Link { rule, keeper, limit, text } in links(in_force, caller, work) {
             let identity = self.identity(in_force, caller, limit, work.route());
             let mut charge =
                 Charge::new(rule, identity).cost(cost(limit)).strategy(strategy(limit.strategy()));
@@ -205,9 +207,10 @@ impl<C: Clock> Gate<C> {
             }
             chain.push(charge);
             limits.push(limit);
+            texts.push(text);
         }
         let degrade = caller.own.and_then(|own| own.limit.degrade_to(in_force.policy()));
-        Passage::undecided((chain, kept), limits, degrade)
+        Passage::undecided((chain, kept), (limits, texts), degrade)
     }
 
     #[inline]
@@ -234,6 +237,7 @@ struct Link<'f> {
     rule: &'f Rule,
     keeper: Option<&'f Arc<dyn Keeper>>,
     limit: &'f PlacedLimit,
+    text: Option<&'f LimitText>,
 }
 
 /// The limits that a request is charged to, in order: what a key has for itself goes first, unless the request is free.
@@ -248,9 +252,16 @@ fn links<'f>(
         rule: &own.rule,
         keeper: own.keeper.as_ref(),
         limit: own.limit.placed(),
+        // There may be a million of these.
+        text: None,
     });
     let policys = in_force.policy().chain(caller.client, work);
-    let link = |(id, limit)| Link { rule: in_force.rule(id), keeper: in_force.keeper(id), limit };
+    let link = |(id, limit)| Link {
+        rule: in_force.rule(id),
+        keeper: in_force.keeper(id),
+        limit,
+        text: Some(in_force.text(id)),
+    };
     own.into_iter().chain(policys.map(link))
 }
 

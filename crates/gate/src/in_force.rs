@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tollgate_engine::{Clock, Identity, Rule};
 use tollgate_policy::compile::{LimitId, PlacedLimit, Policy};
+use tollgate_wire::LimitText;
 
 use crate::elsewhere::Keeper;
 use crate::gate::Gate;
@@ -14,6 +15,8 @@ pub struct InForce {
     policy: Policy,
     /// By the limit's number.
     rules: Box<[Arc<Rule>]>,
+    /// By the limit's number, what responses tell of it.
+    texts: Box<[LimitText]>,
     /// By the tenant's number.
     tenants: Box<[Identity]>,
     everybody: Identity,
@@ -31,9 +34,13 @@ impl InForce {
         if keepers.iter().all(Option::is_none) {
             keepers.clear();
         }
+        let text = |limit: &PlacedLimit| {
+            LimitText::new(limit.name(), limit.limit().capacity(), limit.window_secs())
+        };
         let tenants = policy.tenants().all().iter().map(|tenant| limiter.identity(tenant.id()));
         InForce {
             rules,
+            texts: policy.limits().iter().map(text).collect(),
             keepers: keepers.into(),
             tenants: tenants.collect(),
             everybody: limiter.identity(""),
@@ -61,6 +68,11 @@ impl InForce {
     #[inline]
     pub(crate) fn rule(&self, limit: LimitId) -> &Arc<Rule> {
         &self.rules[limit.index()]
+    }
+
+    #[inline]
+    pub(crate) fn text(&self, limit: LimitId) -> &LimitText {
+        &self.texts[limit.index()]
     }
 
     #[inline]

@@ -44,7 +44,8 @@ impl<'a> Lines<'a> {
                 .source(limit.source())
                 .cost(passage.chain().cost(place))
                 .seconds(limit.window_secs())
-                .refusal(refusal);
+                .refusal(refusal)
+                .text(passage.text(place));
             lines.push(line);
         }
         Lines { lines, refused_by, now: passage.chain().decided_at() }

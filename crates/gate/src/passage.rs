@@ -4,14 +4,19 @@ use smallvec::SmallVec;
 use tollgate_engine::{Chain, PolicyName, Refusal, Verdict};
 use tollgate_policy::compile::PlacedLimit;
 use tollgate_policy::shapes::Strategy;
+use tollgate_wire::LimitText;
 
 use crate::kept::KeptPlaces;
+
+type Texts<'f> = SmallVec<[Option<&'f LimitText>; 8]>;
 
 /// One request at the gate: the verdict, and where each limit stands after it.
 #[derive(Debug)]
 pub struct Passage<'f> {
     pub(crate) chain: Chain<'f>,
     pub(crate) limits: SmallVec<[&'f PlacedLimit; 8]>,
+    /// What responses tell of each in the same words.
+    texts: Texts<'f>,
     pub(crate) verdict: Verdict,
     pub(crate) kept: KeptPlaces<'f>,
     pub(crate) unavailable: Option<&'static str>,
@@ -22,11 +27,11 @@ pub struct Passage<'f> {
 impl<'f> Passage<'f> {
     pub(crate) fn undecided(
         (chain, kept): (Chain<'f>, KeptPlaces<'f>),
-        limits: SmallVec<[&'f PlacedLimit; 8]>,
+        (limits, texts): (SmallVec<[&'f PlacedLimit; 8]>, Texts<'f>),
         own_degrades_to: Option<usize>,
     ) -> Passage<'f> {
         let verdict = Verdict::Admitted;
-        Passage { chain, limits, verdict, kept, unavailable: None, own_degrades_to }
+        Passage { chain, limits, texts, verdict, kept, unavailable: None, own_degrades_to }
     }
 
     /// What becomes of the request.
@@ -57,6 +62,11 @@ impl<'f> Passage<'f> {
     /// The limit at a place of the chain.
     pub fn limit(&self, place: usize) -> &'f PlacedLimit {
         self.limits[place]
+    }
+
+    /// What responses tell in the same words of the limit at a place, if that is known.
+    pub(crate) fn text(&self, place: usize) -> Option<&'f LimitText> {
+        self.texts[place]
     }
 
     /// Its charges.

@@ -10,12 +10,22 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
+use crate::limit_text;
 use crate::page::Page;
+use crate::report::{Report, Shown};
 
 /// A head that is being written.
 pub(crate) trait Head {
     /// Adds a field whose value is what `write` writes: no control characters.
     fn field(&mut self, name: &'static HeaderName, write: impl FnOnce(&mut Page));
+
+    /// Adds what a report tells of these windows' limits.
+    fn limits(&mut self, report: &Report<'_>, shown: &Shown<'_>)
+    where
+        Self: Sized,
+    {
+        report.print_each(shown, self);
+    }
 
     /// Adds a field with a value that never changes.
     fn fixed(&mut self, name: &'static HeaderName, value: &'static str) {
@@ -46,8 +56,11 @@ pub struct HeadLines {
 
 /// The bit of a name. The names that the gateway sets share none with those that callers commonly send.
 #[inline]
-fn trace(name: &str) -> u64 {
-    let first = name.as_bytes().first().map_or(0, |byte| usize::from(*byte));
+pub(crate) const fn trace(name: &str) -> u64 {
+    let first = match name.as_bytes() {
+        [first, ..] => *first as usize,
+        [] => 0,
+    };
     1 << ((name.len() + first * 5) & 63)
 }
 
@@ -93,6 +106,11 @@ impl HeadLines {
         self.page.as_bytes()
     }
 
+    /// The text, and the traces of its names, for whoever adds several lines at once.
+    pub(crate) fn parts(&mut self) -> (&mut Page, &mut u64) {
+        (&mut self.page, &mut self.traces)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.as_bytes().is_empty()
@@ -123,6 +141,12 @@ impl Head for HeadLines {
     #[inline]
     fn field(&mut self, name: &'static HeaderName, write: impl FnOnce(&mut Page)) {
         self.line(name.as_str(), write);
+    }
+
+    fn limits(&mut self, report: &Report<'_>, shown: &Shown<'_>) {
+        if !limit_text::print(report, shown, self) {
+            report.print_each(shown, self);
+        }
     }
 }
 

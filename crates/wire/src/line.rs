@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tollgate_core::{Limit, PolicyName, Refusal, Scope, Standing};
 
+use crate::limit_text::LimitText;
+
 /// One limit of a request's chain as its caller may see it.
 ///
 /// ```
@@ -29,13 +31,14 @@ pub struct Line<'a> {
     standing: Standing,
     seconds: Option<u64>,
     refusal: Option<Refusal>,
+    text: Option<&'a LimitText>,
 }
 
 impl<'a> Line<'a> {
     /// A limit by its name and where it stands after the decision. What is not said further: it costs 1, has
     /// no `w`, comes from nowhere, and does not refuse.
     pub fn new(name: PolicyName, standing: Standing) -> Line<'a> {
-        Line { name, source: "", cost: 1, standing, seconds: None, refusal: None }
+        Line { name, source: "", cost: 1, standing, seconds: None, refusal: None, text: None }
     }
 
     /// A limit by its figures. Whoever writes many responses works out [`Limit::window_secs`] and the name once
@@ -79,11 +82,19 @@ impl<'a> Line<'a> {
         self
     }
 
+    /// What is told of it in the same words every time, so that it need not be written anew. Where it is of another limit it
+    /// changes nothing.
+    #[must_use]
+    pub fn text(mut self, text: Option<&'a LimitText>) -> Line<'a> {
+        self.text = text;
+        self
+    }
+
     /// The same without its source, which only refusals tell: it may outlive the configuration.
     #[must_use]
     pub fn detached(self) -> Line<'static> {
-        let Line { name, source: _, cost, standing, seconds, refusal } = self;
-        Line { name, source: "", cost, standing, seconds, refusal }
+        let Line { name, source: _, cost, standing, seconds, refusal, text: _ } = self;
+        Line { name, source: "", cost, standing, seconds, refusal, text: None }
     }
 
     /// What callers know it by.
@@ -107,6 +118,10 @@ impl<'a> Line<'a> {
 
     pub(crate) fn window_seconds(&self) -> Option<u64> {
         self.seconds
+    }
+
+    pub(crate) fn in_words(&self) -> Option<&'a LimitText> {
+        self.text
     }
 
     pub(crate) fn refused(&self) -> Option<Refusal> {

@@ -1,5 +1,7 @@
 //! Text as it is written.
 
+use std::ops::Range;
+
 use tollgate_core::PolicyName;
 
 /// The text of one response, as it is written.
@@ -24,6 +26,20 @@ impl Page {
     #[inline]
     pub(crate) fn number(&mut self, number: u64) {
         self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// Writes a number, and tells where it stands.
+    #[inline]
+    pub(crate) fn figure(&mut self, number: u64) -> Range<usize> {
+        let start = self.end();
+        self.number(number);
+        start..self.end()
+    }
+
+    /// Writes again what stands there.
+    #[inline]
+    pub(crate) fn again(&mut self, place: Range<usize>) {
+        self.0.extend_from_within(place);
     }
 
     pub(crate) fn name(&mut self, name: PolicyName) {

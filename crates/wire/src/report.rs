@@ -42,6 +42,9 @@ pub struct Report<'a> {
 
 const SPANS: usize = Span::ALL.len();
 
+/// By their windows, the lines that are shown.
+pub(crate) type Shown<'a> = [Option<&'a Line<'a>>; SPANS];
+
 /// The largest integer of a structured field (RFC 9651, 3.3.1). A capacity may be larger.
 pub(crate) const LARGEST: u64 = 999_999_999_999_999;
 
@@ -99,8 +102,8 @@ impl<'a> Report<'a> {
     }
 
     /// The tightest line of each window; of the reported one's window, the reported one.
-    fn shown(&self) -> [Option<&'a Line<'a>>; SPANS] {
-        let mut shown: [Option<&Line<'_>>; SPANS] = [None; SPANS];
+    fn shown(&self) -> Shown<'a> {
+        let mut shown: Shown<'a> = [None; SPANS];
         for line in self.lines {
             let best = &mut shown[line.name().span() as usize];
             if best.is_none_or(|best| line.tightness() < best.tightness()) {
@@ -114,8 +117,12 @@ impl<'a> Report<'a> {
     }
 
     pub(crate) fn print(&self, head: &mut impl Head) {
+        head.limits(self, &self.shown());
+    }
+
+    /// Field by field.
+    pub(crate) fn print_each(&self, shown: &Shown<'_>, head: &mut impl Head) {
         let Some(reported) = self.reported() else { return };
-        let shown = self.shown();
         for line in shown.iter().flatten() {
             let names = suffixed(line.name().span());
             let mut figure = |suffixed: &'static HeaderName, plain: &'static HeaderName, figure| {
@@ -130,7 +137,7 @@ impl<'a> Report<'a> {
             figure(&names.reset, &names::X_RATELIMIT_RESET, self.reset_at(line));
         }
         head.field(&names::RATELIMIT_POLICY, |page| {
-            list(page, &shown, |page, line| {
+            list(page, shown, |page, line| {
                 page.text(";q=");
                 page.number(line.standing().limit.min(LARGEST));
                 if let Some(seconds) = line.window_seconds() {
@@ -140,7 +147,7 @@ impl<'a> Report<'a> {
             });
         });
         head.field(&names::RATELIMIT, |page| {
-            list(page, &shown, |page, line| {
+            list(page, shown, |page, line| {
                 page.text(";r=");
                 page.number(line.standing().remaining.min(LARGEST));
                 page.text(";t=");
@@ -151,7 +158,7 @@ impl<'a> Report<'a> {
 }
 
 /// Writes a structured list of the shown limits' names, each with the parameters that `each` adds.
-fn list(page: &mut Page, shown: &[Option<&Line<'_>>; SPANS], each: impl Fn(&mut Page, &Line<'_>)) {
+fn list(page: &mut Page, shown: &Shown<'_>, each: impl Fn(&mut Page, &Line<'_>)) {
     for (n, line) in shown.iter().flatten().enumerate() {
         page.text(if n == 0 { "\"" } else { ", \"" });
         page.name(line.name());

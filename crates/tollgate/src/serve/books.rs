@@ -186,7 +186,7 @@ impl Bookkeeper {
                 page = pages.recv(), if is_open => match page {
                     Some(Page { usage, refused }) => {
                         waiting.restore(usage);
-                        self.refusals.remember(&refused);
+                        self.refusals.remember(refused);
                         self.state.lost.store(waiting.lost(), Relaxed);
                     }
                     None => is_open = false,

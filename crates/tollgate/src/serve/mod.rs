@@ -112,7 +112,7 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let work = move || Law::new(&of_workers.0, Book::new(&of_workers.1, &to_books));
     let data = gateway.start(work).map_err(failed)?;
 
-    let (refusals, state) = (Arc::new(Refusals::new()), StorageState::new());
+    let (refusals, state) = (Arc::new(Refusals::default()), StorageState::new());
     let books = Bookkeeper { store: store.clone(), refusals: Arc::clone(&refusals), state };
     let tuning = data.tuning();
     // It was read as a configuration, so it is text.

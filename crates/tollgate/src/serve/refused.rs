@@ -1,9 +1,11 @@
-//! Refusals, so that "why was this request refused?" has an answer: gathered by each worker without a lock or an allocation, and
-//! remembered where the control plane asks.
+//! Refusals, so that "why was this request refused?" has an answer: gathered by each worker without a lock or an allocation,
+//! remembered as they were gathered, and put into words when somebody asks. Most are never asked for.
 
+use std::collections::VecDeque;
 use std::fmt::Write;
 
-use tollgate_admin::{Moment, RefusalReason, RefusalRing, RefusedRequest};
+use parking_lot::Mutex;
+use tollgate_admin::{Moment, RefusalReason, RefusedRequest};
 use tollgate_engine::Time;
 use tollgate_gateway::law::{Cause, FoundKey, Outcome, Plane, Record};
 
@@ -80,11 +82,6 @@ impl Last {
         }
         &mut self.newer
     }
-
-    /// Each as it is remembered, the oldest first.
-    fn told(&self) -> impl Iterator<Item = RefusedRequest> {
-        self.older.told().chain(self.newer.told())
-    }
 }
 
 impl Half {
@@ -123,53 +120,85 @@ impl Half {
         self.refusals.push(Refusal { at, status, reason, cost, ends });
     }
 
-    /// Each as it is remembered.
-    fn told(&self) -> impl Iterator<Item = RefusedRequest> {
-        let mut from = 0;
-        self.refusals.iter().map(move |refusal| {
-            let [id, tenant, user, key, plan, route, policy, source] = refusal.ends.map(|end| {
-                let text = &self.words[from..end];
-                from = end;
-                (!text.is_empty()).then(|| text.to_owned())
-            });
-            RefusedRequest {
-                request_id: id.unwrap_or_default(),
-                at: Moment(refusal.at),
-                status: refusal.status,
-                reason: refusal.reason,
-                cost: refusal.cost,
-                tenant,
-                user,
-                key,
-                plan,
-                route,
-                policy,
-                source,
-            }
-        })
+    /// The latest with this id.
+    fn find(&self, request_id: &str) -> Option<RefusedRequest> {
+        let begins = |number: usize| match number {
+            0 => 0,
+            _ => self.refusals[number - 1].ends[TEXTS - 1],
+        };
+        let id = |number: &usize| &self.words[begins(*number)..self.refusals[*number].ends[0]];
+        let found = (0..self.refusals.len()).rev().find(|number| id(number) == request_id)?;
+        Some(self.refusals[found].told(&self.words, begins(found)))
     }
 }
 
-/// The last refusals of all workers, each kind in a ring of its own.
-#[derive(Debug)]
+impl Refusal {
+    /// In words, of which its own begin at `from`.
+    fn told(&self, words: &str, mut from: usize) -> RefusedRequest {
+        let [id, tenant, user, key, plan, route, policy, source] = self.ends.map(|end| {
+            let text = &words[from..end];
+            from = end;
+            (!text.is_empty()).then(|| text.to_owned())
+        });
+        RefusedRequest {
+            request_id: id.unwrap_or_default(),
+            at: Moment(self.at),
+            status: self.status,
+            reason: self.reason,
+            cost: self.cost,
+            tenant,
+            user,
+            key,
+            plan,
+            route,
+            policy,
+            source,
+        }
+    }
+}
+
+/// The last refusals of all workers, each kind for itself.
+#[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    of_callers: RefusalRing,
-    of_strangers: RefusalRing,
+    of_callers: Mutex<Remembered>,
+    of_strangers: Mutex<Remembered>,
+}
+
+/// At least the last [`REMEMBERED`], as they were gathered, the oldest first.
+#[derive(Debug, Default)]
+struct Remembered {
+    gathered: VecDeque<Half>,
+    many: usize,
+}
+
+impl Remembered {
+    fn remember(&mut self, last: Last) {
+        for half in [last.older, last.newer].into_iter().filter(|half| !half.refusals.is_empty()) {
+            self.many += half.refusals.len();
+            self.gathered.push_back(half);
+        }
+        while let Some(oldest) = self.gathered.front().map(|half| half.refusals.len())
+            && self.many - oldest >= REMEMBERED
+        {
+            self.many -= oldest;
+            self.gathered.pop_front();
+        }
+    }
+
+    fn find(&self, request_id: &str) -> Option<RefusedRequest> {
+        self.gathered.iter().rev().find_map(|half| half.find(request_id))
+    }
 }
 
 impl Refusals {
-    pub(crate) fn new() -> Refusals {
-        let ring = || RefusalRing::new(REMEMBERED);
-        Refusals { of_callers: ring(), of_strangers: ring() }
-    }
-
-    pub(crate) fn remember(&self, gathered: &Gathered) {
-        gathered.of_callers.told().for_each(|refused| self.of_callers.remember(refused));
-        gathered.of_strangers.told().for_each(|refused| self.of_strangers.remember(refused));
+    pub(crate) fn remember(&self, gathered: Gathered) {
+        self.of_callers.lock().remember(gathered.of_callers);
+        self.of_strangers.lock().remember(gathered.of_strangers);
     }
 
     pub(crate) fn find(&self, request_id: &str) -> Option<RefusedRequest> {
-        self.of_callers.find(request_id).or_else(|| self.of_strangers.find(request_id))
+        let known = self.of_callers.lock().find(request_id);
+        known.or_else(|| self.of_strangers.lock().find(request_id))
     }
 }
 
@@ -193,25 +222,28 @@ mod tests {
         let mut last = Last::default();
         for number in 0..3 * GATHERED + 7 {
             add(&mut last, number);
-            let told: Vec<String> = last.told().map(|refused| refused.request_id).collect();
-            let kept = told.len();
+            let halves = [&last.older, &last.newer];
+            let kept: usize = halves.iter().map(|half| half.refusals.len()).sum();
             assert!(kept >= GATHERED.min(number + 1) && kept <= 2 * GATHERED, "{kept}");
-            let right: Vec<String> = (number + 1 - kept..=number).map(id).collect();
-            assert_eq!(told, right);
+            let found = |number: usize| halves.iter().find_map(|half| half.find(&id(number)));
+            for number in number + 1 - kept..=number {
+                assert_eq!(found(number).unwrap().request_id, id(number));
+            }
+            assert!(number + 1 == kept || found(number - kept).is_none());
         }
     }
 
     #[test]
     fn strangers_push_no_caller_out() {
-        let (mut gathered, refusals) = (Gathered::default(), Refusals::new());
+        let (mut gathered, refusals) = (Gathered::default(), Refusals::default());
         add(&mut gathered.of_callers, 0);
         for number in 1..3 * REMEMBERED {
             add(&mut gathered.of_strangers, number);
             if number % 700 == 0 {
-                refusals.remember(&std::mem::take(&mut gathered));
+                refusals.remember(std::mem::take(&mut gathered));
             }
         }
-        refusals.remember(&gathered);
+        refusals.remember(gathered);
         assert!(refusals.find(&id(0)).is_some());
         assert!(refusals.find(&id(1)).is_none());
         assert!(refusals.find(&id(3 * REMEMBERED - 1)).is_some());
