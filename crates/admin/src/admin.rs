@@ -85,7 +85,7 @@ impl Admin {
     pub async fn reload(&self, actor: &str) -> Result<Vec<Notice>, ReloadError> {
         let actor = actor.to_owned();
         let done = self.control.in_turn(|control| async move { control.reload(&actor).await });
-        done.await.map_err(|fault| ReloadError(fault.to_string()))
+        done.await.map_err(|fault| ReloadError::of(&fault))
     }
 
     /// Puts into force what other nodes have made of tenants and plans, together with the configuration in force. To be called
@@ -96,7 +96,7 @@ impl Admin {
     /// The problem, as the API would tell it; nothing has changed then.
     pub async fn refresh(&self) -> Result<Vec<Notice>, ReloadError> {
         let done = self.control.in_turn(|control| async move { control.refresh().await });
-        done.await.map_err(|fault| ReloadError(fault.to_string()))
+        done.await.map_err(|fault| ReloadError::of(&fault))
     }
 }
 
@@ -108,11 +108,26 @@ impl fmt::Debug for Admin {
 
 /// Why a configuration was not put into force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReloadError(String);
+pub struct ReloadError {
+    why: String,
+    is_passing: bool,
+}
+
+impl ReloadError {
+    fn of(fault: &Fault) -> ReloadError {
+        let is_passing = fault.status() == StatusCode::SERVICE_UNAVAILABLE;
+        ReloadError { why: fault.to_string(), is_passing }
+    }
+
+    /// Whether it was not the configuration's fault: the storage did not work, and may again.
+    pub fn is_passing(&self) -> bool {
+        self.is_passing
+    }
+}
 
 impl fmt::Display for ReloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
@@ -138,6 +153,9 @@ async fn guard(State(token): State<AdminToken>, mut request: Request, next: Next
         };
     }
     let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    if let Some(ConnectInfo(peer)) = peer {
+        peer.trust();
+    }
     let actor = peer.map_or_else(|| "admin".to_owned(), |peer| format!("admin@{}", peer.0.0.ip()));
     request.extensions_mut().insert(Actor(actor));
     next.run(request).await

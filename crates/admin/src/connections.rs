@@ -2,7 +2,8 @@
 //!
 //! Whoever has no token must not be able to use up memory or files by connecting. Further connections wait
 //! in the system's backlog until one of those that are open ends. So a connection has a while to make its first request,
-//! and a while for each further one, however many bytes it sends meanwhile.
+//! and a while for each further one, however many bytes it sends meanwhile. Whoever has not shown the token has no longer for
+//! taking an answer either; whoever has may take as long as bytes move.
 
 use std::future::Future;
 use std::io;
@@ -35,7 +36,8 @@ const MOST: usize = 256;
 /// How long a new connection may take until the head of its first request has come.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// How long a connection may neither send nor take anything of a request and its answer, and how long until its next request.
+/// How long a connection may neither send nor take anything of a request and its answer, how long until its next request, and
+/// how long all that is under way of somebody without the token may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long, once told to stop, what is under way may take. A stream of reflection has no end of its own.
@@ -99,6 +101,13 @@ impl Listener for Bounded {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr, Arc<Activity>);
 
+impl Peer {
+    /// It has shown the token.
+    pub(crate) fn trust(&self) {
+        self.1.0.lock().is_trusted = true;
+    }
+}
+
 impl Connected<IncomingStream<'_, Bounded>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Bounded>) -> Peer {
         Peer(*stream.remote_addr(), Arc::clone(&stream.io().activity))
@@ -119,6 +128,9 @@ struct Activity(Mutex<Requests>);
 #[derive(Debug)]
 struct Requests {
     under_way: usize,
+    /// Since when any is.
+    since: Instant,
+    is_trusted: bool,
     /// When something was last sent or taken.
     moved: Instant,
     /// Until when the next one must have come if none is under way.
@@ -128,7 +140,13 @@ struct Requests {
 impl Activity {
     fn new() -> Arc<Activity> {
         let now = Instant::now();
-        Arc::new(Activity(Mutex::new(Requests { under_way: 0, moved: now, next_by: now + FIRST })))
+        Arc::new(Activity(Mutex::new(Requests {
+            under_way: 0,
+            since: now,
+            is_trusted: false,
+            moved: now,
+            next_by: now + FIRST,
+        })))
     }
 
     fn moved(&self) {
@@ -138,7 +156,11 @@ impl Activity {
     /// When there is no patience left, unless something happens.
     fn ends(&self) -> Instant {
         let requests = self.0.lock();
-        if requests.under_way > 0 { requests.moved + PATIENCE } else { requests.next_by }
+        match requests.under_way {
+            0 => requests.next_by,
+            _ if requests.is_trusted => requests.moved + PATIENCE,
+            _ => requests.since + PATIENCE,
+        }
     }
 }
 
@@ -148,7 +170,13 @@ struct UnderWay(Arc<Activity>);
 
 impl UnderWay {
     fn begin(activity: Arc<Activity>) -> UnderWay {
-        activity.0.lock().under_way += 1;
+        let mut requests = activity.0.lock();
+        if requests.under_way == 0 {
+            let now = Instant::now();
+            (requests.since, requests.moved) = (now, now);
+        }
+        requests.under_way += 1;
+        drop(requests);
         UnderWay(activity)
     }
 }
@@ -202,22 +230,25 @@ impl<S> Connection<S> {
         Connection { stream, activity, deadline, _place: place }
     }
 
-    /// Something moved, or the wait goes on until there is no patience left. Bytes do not help whoever makes no request of them.
-    fn watch<R>(
-        &mut self,
-        context: &mut Context<'_>,
-        moved: Poll<io::Result<R>>,
-    ) -> Poll<io::Result<R>> {
+    fn moved<R>(&self, moved: &Poll<io::Result<R>>) {
         if moved.is_ready() {
             self.activity.moved();
         }
+    }
+
+    /// It is done, or the wait goes on until there is no patience left. Bytes do not help whoever makes no request of them.
+    fn watch<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        done: Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
         loop {
             let ends = self.activity.ends();
             if ends <= Instant::now() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
-            if moved.is_ready() {
-                return moved;
+            if done.is_ready() {
+                return done;
             }
             self.deadline.as_mut().reset(ends);
             if self.deadline.as_mut().poll(context).is_pending() {
@@ -233,8 +264,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let moved = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.watch(context, moved)
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.moved(&read);
+        self.watch(context, read)
     }
 }
 
@@ -244,16 +276,20 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let moved = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, moved)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.moved(&written);
+        self.watch(context, written)
     }
 
+    /// TLS keeps what the other end does not take yet.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.watch(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.watch(context, shut)
     }
 }
 
@@ -268,6 +304,7 @@ mod tests {
         let (near, mut far) = duplex(8);
         let mut connection = Connection::new(near, None);
         let _under_way = UnderWay::begin(Arc::clone(&connection.activity));
+        connection.activity.0.lock().is_trusted = true;
         let began = Instant::now();
         let slow = tokio::spawn(async move {
             for _ in 0..3 {
@@ -285,6 +322,59 @@ mod tests {
         assert_eq!(began.elapsed(), PATIENCE * 4 - Duration::from_secs(3));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_no_token_cannot_draw_out_a_request() {
+        let (near, far) = duplex(8);
+        let mut connection = Connection::new(near, None);
+        let _under_way = UnderWay::begin(Arc::clone(&connection.activity));
+        let _second = UnderWay::begin(Arc::clone(&connection.activity));
+        let dripping = drip(far);
+        let began = Instant::now();
+        let (why, ended) = drain(&mut connection).await;
+        assert_eq!((why, ended - began), (io::ErrorKind::TimedOut, PATIENCE));
+        dripping.abort();
+    }
+
+    /// Nobody takes what is written, as TLS finds it when it flushes.
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_takes_is_not_flushed_for_ever() {
+        struct Deaf;
+        impl AsyncWrite for Deaf {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                Poll::Ready(Ok(bytes.len()))
+            }
+            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Pending
+            }
+            fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Pending
+            }
+        }
+        for is_trusted in [true, false] {
+            let mut connection = Connection::new(Deaf, None);
+            let _under_way = UnderWay::begin(Arc::clone(&connection.activity));
+            connection.activity.0.lock().is_trusted = is_trusted;
+            connection.write_all(b"x").await.unwrap();
+            let began = Instant::now();
+            assert_eq!(connection.flush().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(began.elapsed(), PATIENCE);
+            assert_eq!(connection.shutdown().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        }
+    }
+
+    /// A byte now and then.
+    fn drip(mut far: DuplexStream) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(async move {
+            while far.write_all(b"x").await.is_ok() {
+                sleep(Duration::from_millis(700)).await;
+            }
+        })
+    }
+
     /// Reads until there is nothing more to be had; why, and when that was.
     async fn drain(connection: &mut Connection<DuplexStream>) -> (io::ErrorKind, Instant) {
         loop {
@@ -296,13 +386,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bytes_do_not_help_whoever_makes_no_request_of_them() {
-        let (near, mut far) = duplex(8);
+        let (near, far) = duplex(8);
         let mut connection = Connection::new(near, None);
-        let dripping = tokio::spawn(async move {
-            while far.write_all(b"x").await.is_ok() {
-                sleep(Duration::from_millis(700)).await;
-            }
-        });
+        let dripping = drip(far);
         let began = Instant::now();
         let (why, ended) = drain(&mut connection).await;
         assert_eq!((why, ended - began), (io::ErrorKind::TimedOut, FIRST));

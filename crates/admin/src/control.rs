@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tollgate_core::Time;
@@ -176,6 +177,12 @@ impl Control {
         let turn = self.turn().await;
         let now = self.ask(DataPlane::config).await?;
         expected.check(&config_tag(&now.text))?;
+        if expected != IfMatch::Whatever && !self.ask(DataPlane::is_config_written).await? {
+            return Err(Fault::new(
+                StatusCode::PRECONDITION_FAILED,
+                "The file was changed and is not in force: reload it, or say `If-Match: *` to replace whatever it holds.",
+            ));
+        }
         let ready = self.prepare_config(Some(text.clone())).await?;
         let version = config_tag(&text);
         let audit = self.audit(actor, "config.replace", "config");

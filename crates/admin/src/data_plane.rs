@@ -35,6 +35,11 @@ pub trait DataPlane: Send + Sync + 'static {
     /// If it cannot be put into force.
     fn prepare(&self, text: ConfigText<'_>, made: Made) -> Result<Ready, NotReady>;
 
+    /// Whether the configuration's file says what is in force: somebody may have written into it what cannot be, or is about to.
+    fn is_config_written(&self) -> bool {
+        true
+    }
+
     /// Rewrites the configuration's file, atomically and durably.
     ///
     /// # Errors

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use tollgate_core::{Kind, Rate, Time};
 use tollgate_engine::Clock;
 use tollgate_gate::{Caller, Gate, InForce, OwnLimit};
-use tollgate_policy::compile::{Counted, KeyInForce, PlacedLimit, Policy, RouteInForce, Work};
+use tollgate_policy::compile::{
+    ANONYMOUS, Counted, KeyInForce, PlacedLimit, Policy, RouteInForce, Work,
+};
 use tollgate_policy::shapes::RateLimit;
 use tollgate_policy::{Caller as Named, Holder, Question};
 
@@ -24,7 +26,8 @@ use crate::times::Moment;
 pub struct Whose {
     /// The tenant.
     pub tenant: String,
-    /// The user inside it. Without user and key, only counters that all of a tenant share are told.
+    /// The user inside it; of `anonymous`, whose callers have no key, their address. Without user and key, only counters that
+    /// all of a tenant share are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The id of a key, for keys that name no user.
@@ -221,8 +224,12 @@ impl<'f> Asked<'f> {
         });
         let missing = || NoSuch(format!("there is no tenant `{}`", whose.tenant));
         let tenant = policy.tenants().number(&whose.tenant).ok_or_else(missing)?;
-        let address = whose.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let caller = match holder(whose) {
+        let holder = holder(whose);
+        let address = whose.ip.unwrap_or(match holder {
+            Some(Holder::Address(address)) => address,
+            _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        });
+        let caller = match holder {
             Some(holder) => gate.caller(in_force, tenant, holder, address),
             None => gate.anonymous(in_force, tenant, address),
         };
@@ -260,9 +267,16 @@ impl<'f> Asked<'f> {
     }
 }
 
+/// Who is counted. Whoever calls without a key is its address, by whichever name that was asked for.
 fn holder(whose: &Whose) -> Option<Holder<'_>> {
-    let user = whose.user.as_deref().map(Holder::User);
-    user.or_else(|| whose.key.as_deref().map(Holder::Key))
+    let is_anonymous = whose.tenant == ANONYMOUS;
+    let user = whose.user.as_deref().map(|user| match user.parse() {
+        Ok(address) if is_anonymous => Holder::Address(address),
+        _ => Holder::User(user),
+    });
+    let key = || whose.key.as_deref().map(Holder::Key);
+    let address = || whose.ip.filter(|_| is_anonymous).map(Holder::Address);
+    user.or_else(key).or_else(address)
 }
 
 /// The file's key that is meant: by its id, or the only one of its user.

@@ -14,6 +14,8 @@ const SHARDS: usize = 64;
 pub struct Handles<T> {
     shards: Box<[Mutex<Shard<T>>]>,
     most_in_shard: usize,
+    /// Whether handles can be made again, the same as before.
+    is_cache: bool,
 }
 
 type Shard<T> = HashMap<u128, Held<T>, BuildHasherDefault<HashedAlready>>;
@@ -28,7 +30,13 @@ impl<T> Handles<T> {
     /// For at most about so many counters.
     pub fn new(most: usize) -> Handles<T> {
         let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
-        Handles { shards, most_in_shard: most.div_ceil(SHARDS).max(1) }
+        Handles { shards, most_in_shard: most.div_ceil(SHARDS).max(1), is_cache: false }
+    }
+
+    /// For at most about so many counters that others keep, so that a handle which nobody holds can be forgotten at any moment:
+    /// newcomers always find room.
+    pub fn cache(most: usize) -> Handles<T> {
+        Handles { is_cache: true, ..Handles::new(most) }
     }
 
     /// The handle of a counter, made if there is none.
@@ -50,6 +58,9 @@ impl<T> Handles<T> {
         }
         if shard.len() >= self.most_in_shard {
             shard.retain(|_, held| Arc::strong_count(&held.handle) > 1 || held.is_in_use);
+            if self.is_cache && shard.len() >= self.most_in_shard {
+                shard.retain(|_, held| Arc::strong_count(&held.handle) > 1);
+            }
             if shard.len() >= self.most_in_shard {
                 return Err(full());
             }
@@ -66,6 +77,13 @@ impl<T> Handles<T> {
                 let was_in_use = std::mem::take(&mut held.is_in_use);
                 was_in_use || Arc::strong_count(&held.handle) > 1 || !is_done(&held.handle)
             });
+        }
+    }
+
+    /// Forgets all that nobody holds: of a cache nothing is lost with them.
+    pub fn forget(&self) {
+        for shard in &self.shards {
+            shard.lock().retain(|_, held| Arc::strong_count(&held.handle) > 1);
         }
     }
 

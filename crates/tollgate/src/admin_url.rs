@@ -8,6 +8,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf, absolute};
+use std::thread;
+use std::time::Duration;
 
 use tollgate_policy::shapes::Tls;
 
@@ -15,6 +17,9 @@ use tollgate_policy::shapes::Tls;
 const FILE: &str = "admin.url";
 /// More than any address and path have.
 const LONGEST: u64 = 8192;
+/// How long a command may look, and how often it is looked whether it still does.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS: usize = 25;
 
 /// An admin API's address, and the file of its certificate where it has TLS.
 ///
@@ -79,11 +84,22 @@ pub(crate) fn announce(folder: &Path, admin: &AdminUrl) -> io::Result<Announced>
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut locked = options.open(&file)?;
-    locked.try_lock()?;
+    lock(&locked)?;
     locked.set_len(0)?;
     // In one write: who reads meanwhile finds all of it or nothing.
     locked.write_all(format!("{admin}\n").as_bytes())?;
     Ok(Announced { file, locked })
+}
+
+/// A command that looks whether somebody runs holds it too, for a moment.
+fn lock(file: &File) -> io::Result<()> {
+    for _ in 0..LOOKS {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+            done => return Ok(done?),
+        }
+    }
+    Ok(file.try_lock()?)
 }
 
 impl Drop for Announced {

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tollgate_core::Time;
 use tollgate_policy::compile::Made;
 use tollgate_policy::shapes::File;
 use tollgate_storage::{Change, Expect, Object, ObjectKind};
@@ -68,7 +69,7 @@ impl<T: Declared> ObjectTold<T> {
         ObjectTold { shape, declared_in: "file".to_owned(), updated_at: None, warnings: vec![] }
     }
 
-    fn made(shape: T, at: tollgate_core::Time) -> ObjectTold<T> {
+    fn made(shape: T, at: Time) -> ObjectTold<T> {
         let updated_at = Some(Moment(at));
         ObjectTold { shape, declared_in: "api".to_owned(), updated_at, warnings: vec![] }
     }
@@ -152,7 +153,7 @@ async fn make<T: Declared>(
     asked.clone().put(&mut made);
     let ready = control.prepare(made).await?;
     let now = control.now();
-    let mut changes = changes_of(control, (actor, "create"), (None, &asked), Expect::Absent)?;
+    let mut changes = changes_of(control, (actor, "create", now), (None, &asked), Expect::Absent)?;
     let warnings = control.new_warnings(&ready);
     let shown = ObjectTold { warnings, ..ObjectTold::made(asked, now) };
     let location = format!("{}/{}", T::PATH, shown.shape.id());
@@ -185,10 +186,11 @@ async fn replace<T: Declared>(
     asked.clone().put(&mut made);
     let ready = control.prepare(made).await?;
     let before = Some(old.read::<Value>()?);
-    let changes = changes_of(&control, (&actor, "replace"), (before, &asked), expect)?;
+    let now = control.now();
+    let changes = changes_of(&control, (&actor, "replace", now), (before, &asked), expect)?;
     let warnings = control.new_warnings(&ready);
     let committed = control.commit(turn, changes, ready).await?;
-    let shown = ObjectTold { warnings, ..ObjectTold::made(asked, control.now()) };
+    let shown = ObjectTold { warnings, ..ObjectTold::made(asked, now) };
     Ok(versioned(json(StatusCode::OK, &shown), &committed))
 }
 
@@ -233,7 +235,7 @@ fn found(old: &Object, expected: &IfMatch) -> Result<Expect, Fault> {
 
 fn changes_of<T: Declared>(
     control: &Control,
-    (actor, done): (&str, &str),
+    (actor, done, at): (&str, &str, Time),
     (before, after): (Option<Value>, &T),
     expect: Expect,
 ) -> Result<Vec<Change>, Fault> {
@@ -241,7 +243,7 @@ fn changes_of<T: Declared>(
     let (kind, id) = (T::KIND, after.id().to_owned());
     let action = format!("{}.{done}", kind.name());
     let audit = control.audit(actor, &action, &named::<T>(&id));
-    let put = Change::Put { kind, id, body: written.to_string(), expect, at: control.now() };
+    let put = Change::Put { kind, id, body: written.to_string(), expect, at };
     Ok(vec![put, told(audit, before, Some(written))])
 }
 

@@ -52,7 +52,8 @@ impl Quotas {
         Quotas(Arc::new(Shared {
             book: QuotaBook::new(store, max_accounts),
             on_error,
-            known: Handles::new(max_accounts),
+            // Fewer than the book keeps: of those that are forgotten here it can forget some too.
+            known: Handles::cache(max_accounts.div_ceil(2)),
             is_failing: AtomicBool::new(false),
             uncounted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -103,7 +104,11 @@ impl Shared {
     fn balance(&self, whose: &Whose<'_>) -> Result<Arc<Balance>, Unavailable> {
         let make = || self.book.account(&(whose.name)()).map(Balance);
         let full = || Unavailable::Failed("too many quotas are in use at once".to_owned());
-        self.known.get_or(whose.hash, make, full)
+        self.known.get_or(whose.hash, make, full).or_else(|_| {
+            // The book is full of accounts that only the handles here keep in use: so much room is made at once that it is rare.
+            self.known.forget();
+            self.known.get_or(whose.hash, make, full)
+        })
     }
 
     /// What becomes of a request whose quota cannot be counted: said once when it begins.

@@ -295,10 +295,14 @@ impl<W: MayLeave> State<W> {
         self.closed = true;
     }
 
-    /// What is left, to be given back. Only when the store is asked nothing.
+    /// What is left, to be given back: nothing of one that was never spent from, but looked at. Only when the store is asked
+    /// nothing.
     pub(super) fn take_unspent(&mut self) -> Option<(Time, u64)> {
-        let period = self.period.filter(|_| !self.is_asking && self.waiters.is_empty())?;
-        Some((period.begins, std::mem::take(&mut self.unspent)))
+        if self.is_asking || !self.waiters.is_empty() {
+            return None;
+        }
+        let begins = self.period.map_or(Time::EPOCH, |period| period.begins);
+        Some((begins, std::mem::take(&mut self.unspent)))
     }
 }
 

@@ -173,6 +173,36 @@ fn a_reset_is_written_down_before_it_is_answered() {
 }
 
 /// Polls once, and tells whether it was ready.
+#[test]
+fn callers_whom_another_limit_refuses_take_nobodys_place() {
+    let text = "
+plans:
+  free:
+    rate_limit: { sustained: { rate: 1, window: day }, scope: tenant }
+    quota: { limit: 3, window: day, scope: user }
+  pro: { quota: { limit: 3, window: day, scope: user } }
+tenants: [ { id: crowd, plan: free }, { id: acme, plan: pro } ]
+";
+    let place = Place::new(text);
+    runtime().block_on(async {
+        let tenant = |id| place.in_force.policy().tenants().number(id).unwrap();
+        let ask = async |tenant: usize, user: &str| {
+            let caller = place.gate.caller(&place.in_force, tenant, Holder::User(user), HOME);
+            let passage = place.gate.pass(&place.in_force, &caller, Work::default()).await;
+            (passage.is_admitted(), passage.unavailable().is_some())
+        };
+        for n in 0..3_000 {
+            assert_eq!(ask(tenant("crowd"), &format!("crowd-{n}")).await, (n == 0, false), "{n}");
+        }
+        // Many more than may be in memory, one after another.
+        for n in 0..300 {
+            assert_eq!(ask(tenant("acme"), &format!("user-{n}")).await, (true, false), "{n}");
+        }
+        assert!(place.quotas.len() <= 128, "{}", place.quotas.len());
+        place.quotas.close().await.unwrap();
+    });
+}
+
 async fn is_ready_at_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
     std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context).is_ready()))
         .await

@@ -241,6 +241,21 @@ fn idle_accounts_are_settled_and_make_room_for_others(kind: Kind) {
     });
 }
 
+fn accounts_that_were_only_looked_at_make_room_for_others(kind: Kind) {
+    let (_home, store) = store(kind);
+    let book = QuotaBook::new(store, 64);
+    runtime().block_on(async {
+        for n in 0..1000 {
+            drop(book.account(&format!("looked-at-{n}")).unwrap());
+        }
+        assert!(book.len() <= 64, "{}", book.len());
+        book.account("acme").unwrap().spend(draw(1, 10)).await.unwrap();
+        drop(book.account("another").unwrap());
+        book.settle_idle();
+        assert_eq!(book.len(), 0);
+    });
+}
+
 fn an_amount_above_the_limit_never_asks_the_store(kind: Kind) {
     let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 64);
@@ -303,6 +318,7 @@ on_every_store! {
     who_changes_the_plan_keeps_what_was_used,
     a_caller_that_hangs_up_while_waiting_has_spent_nothing,
     idle_accounts_are_settled_and_make_room_for_others,
+    accounts_that_were_only_looked_at_make_room_for_others,
     an_amount_above_the_limit_never_asks_the_store,
     a_store_that_is_gone_is_asked_once_a_request_and_what_is_reserved_is_still_spent,
 }

@@ -40,8 +40,9 @@ struct Local {
 impl Gateway {
     pub(crate) fn find(at: &At) -> Result<Gateway, Failure> {
         let local = Local::of(at)?;
-        let Address { url, from: url_from, certificate, is_local } = address(at, &local)?;
-        let (token, token_from) = token(at, &local.folder, (&url, is_local))?;
+        let address = address(at, &local)?;
+        let (token, token_from) = token(at, &local.folder, &address)?;
+        let Address { url, from: url_from, certificate, .. } = address;
         Ok(Gateway { url, certificate, url_from, token, token_from })
     }
 }
@@ -77,18 +78,28 @@ struct Address {
     url: HttpUrl,
     from: String,
     certificate: Option<PathBuf>,
-    /// Whether it is the folder's own gateway.
-    is_local: bool,
+    known_by: KnownBy,
+}
+
+/// How sure it is who listens there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KnownBy {
+    /// Somebody gave the address.
+    Gift,
+    /// The folder's own gateway, which runs; or its file.
+    Folder,
+    /// Nobody: it is where one listens that was told nothing.
+    Guess,
 }
 
 impl Address {
     fn given(url: HttpUrl, from: &str) -> Address {
-        Address { url, from: from.to_owned(), certificate: None, is_local: false }
+        Address { url, from: from.to_owned(), certificate: None, known_by: KnownBy::Gift }
     }
 
-    fn local(told: AdminUrl, from: String) -> Result<Address, Failure> {
+    fn local(told: AdminUrl, from: String, known_by: KnownBy) -> Result<Address, Failure> {
         let AdminUrl { url: text, certificate } = told;
-        Ok(Address { url: url(&text, &from)?, from, certificate, is_local: true })
+        Ok(Address { url: url(&text, &from)?, from, certificate, known_by })
     }
 }
 
@@ -101,16 +112,17 @@ fn address(at: &At, local: &Local) -> Result<Address, Failure> {
     }
     match admin_url::find(&local.folder) {
         Ok(Told::Running(told)) => {
-            return Address::local(told, local.folder.display().to_string());
+            let from = local.folder.display().to_string();
+            return Address::local(told, from, KnownBy::Folder);
         }
         Ok(Told::Nobody) => {}
         Err(why) => {
             return Err(Failure::Failed(format!("cannot read {}: {why}", local.folder.display())));
         }
     }
-    let (from, server) = match &local.server {
-        Some((file, server)) => (file.display().to_string(), server.clone()),
-        None => ("the default".to_owned(), Server::default()),
+    let (from, server, known_by) = match &local.server {
+        Some((file, server)) => (file.display().to_string(), server.clone(), KnownBy::Folder),
+        None => ("the default".to_owned(), Server::default(), KnownBy::Guess),
     };
     let listens = server.admin_listen.socket();
     if listens.port() == 0 {
@@ -120,7 +132,7 @@ fn address(at: &At, local: &Local) -> Result<Address, Failure> {
             local.folder.display()
         )));
     }
-    Address::local(AdminUrl::new(listens, server.admin_tls.as_ref()), from)
+    Address::local(AdminUrl::new(listens, server.admin_tls.as_ref()), from, known_by)
 }
 
 fn url(text: &str, from: &str) -> Result<HttpUrl, Failure> {
@@ -136,11 +148,8 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
 }
 
 /// The token and who said so. The folder's is for the folder's own gateway: it is not carried to any other machine.
-fn token(
-    at: &At,
-    folder: &Path,
-    (url, is_local): (&HttpUrl, bool),
-) -> Result<(Secret, String), Failure> {
+fn token(at: &At, folder: &Path, address: &Address) -> Result<(Secret, String), Failure> {
+    let Address { url, known_by, .. } = address;
     if let Some(token) = &at.token {
         return given(token.clone(), "--token");
     }
@@ -155,7 +164,15 @@ fn token(
     }
     let file = folder.join(AdminToken::FILE);
     let from = file.display().to_string();
-    if !is_local && !names_this_machine(url) {
+    if *known_by == KnownBy::Guess && file.exists() {
+        // Whoever listens there may be anybody on this machine.
+        return Err(Failure::Failed(format!(
+            "no gateway runs in {}: start it with `tollgate serve`, name its file with --config or its folder with --data, or \
+             say where it is with --admin",
+            folder.display()
+        )));
+    }
+    if *known_by == KnownBy::Gift && !names_this_machine(url) {
         return Err(Failure::Failed(format!(
             "there is no token for {url}: set {} or give --token-file (the one in {} is for the gateway of this machine)",
             AdminToken::VARIABLE,

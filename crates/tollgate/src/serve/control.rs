@@ -11,7 +11,7 @@ use tollgate_admin::{ConfigInForce, ConfigText, DataPlane, NotReady, Ready, Refu
 use tollgate_engine::{Clock, Time};
 use tollgate_gate::{Gate, InForce};
 use tollgate_gateway::law::{FileKeys, Plane, Shared};
-use tollgate_gateway::{Certificates, Settings, Tuning};
+use tollgate_gateway::{Certificates, Settings, TlsError, Tuning};
 use tollgate_policy::compile::{Made, Policy};
 use tollgate_policy::shapes;
 
@@ -74,14 +74,16 @@ impl Served {
 
     /// New connections are shown what the files of the certificates hold now; if they are faulty, what they held before.
     pub(crate) fn renew_certificates(&self) {
-        let of_callers = self.0.tuning.renew_certificates();
-        let of_operators =
-            self.admin_certificates().map_or(Ok(()), |certificates| certificates.reload());
-        match of_callers.and(of_operators) {
-            Ok(()) => tracing::info!("the certificates were read again"),
-            Err(why) => {
-                tracing::error!("the new certificates are not used, the old ones are shown: {why}");
-            }
+        if self.server().tls.is_some() {
+            tell_of_certificates(self.0.tuning.renew_certificates());
+        }
+        self.renew_admin_certificates();
+    }
+
+    /// The same for operators alone: callers' are read with every configuration.
+    pub(crate) fn renew_admin_certificates(&self) {
+        if let Some(certificates) = self.admin_certificates() {
+            tell_of_certificates(certificates.reload());
         }
     }
 
@@ -188,6 +190,10 @@ impl DataPlane for Served {
         }))
     }
 
+    fn is_config_written(&self) -> bool {
+        self.0.source.file().is_none() || self.is_in_force()
+    }
+
     fn write_config(&self, text: &str) -> Result<(), NotReady> {
         let file = self.0.source.file().ok_or(NotReady::NoFile)?;
         write_anew(file, text)
@@ -204,6 +210,15 @@ impl DataPlane for Served {
 
     fn refusal(&self, request_id: &str) -> Option<RefusedRequest> {
         self.0.refusals.find(request_id)
+    }
+}
+
+fn tell_of_certificates(renewed: Result<(), TlsError>) {
+    match renewed {
+        Ok(()) => tracing::info!("the certificates were read again"),
+        Err(why) => {
+            tracing::error!("the new certificates are not used, the old ones are shown: {why}");
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use crate::exit::Failure;
 /// How long what was told twice to stop may still take to write things down.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How long after a failure what other nodes made is tried again.
+/// How long after a failure what others have written is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// A gateway that runs.
@@ -122,13 +122,17 @@ impl Running {
             serving.serve(listening, open, async { drop(ended.await) }).await
         });
         let books = books.start(pages)?;
+        let again = Arc::new(Notify::new());
         let tidying = tokio::spawn(keep_tidy(store.clone(), served.clone()));
         let settling = tokio::spawn(counting.clone().keep_tidy());
         health.set_ready(true);
         loop {
             tokio::select! {
                 signal = signals.next() => match signal {
-                    Signal::Reload => reload(&admin, "SIGHUP").await,
+                    Signal::Reload => {
+                        reload(&admin, "SIGHUP", &again).await;
+                        served.renew_admin_certificates();
+                    }
                     Signal::Stop => break,
                 },
                 () = elsewhere.notified() => refresh(&admin, &elsewhere).await,
@@ -137,8 +141,9 @@ impl Running {
                     Changed::File if served.is_in_force() => {
                         tracing::info!("the file was written, and says what is in force");
                     }
-                    Changed::File => reload(&admin, "file").await,
+                    Changed::File => reload(&admin, "file", &again).await,
                 },
+                () = again.notified() => reload(&admin, "file", &again).await,
             }
         }
         tracing::info!("stopping: finishing what is in flight");
@@ -174,9 +179,16 @@ impl Running {
 }
 
 /// Reads the file again and puts it into force, as the API does; a bad one changes nothing and says why.
-async fn reload(admin: &Admin, actor: &str) {
+/// Where only the storage did not work it is tried again.
+async fn reload(admin: &Admin, actor: &str, again: &Arc<Notify>) {
     match admin.reload(actor).await {
         Ok(_) => tracing::info!("a new configuration is in force"),
+        Err(why) if why.is_passing() => {
+            tracing::error!(
+                "the new configuration is not in force yet, and will be tried again: {why}"
+            );
+            soon(again);
+        }
         Err(why) => {
             tracing::error!("the new configuration is not used, the old one stays in force: {why}");
         }
@@ -191,13 +203,18 @@ async fn refresh(admin: &Admin, elsewhere: &Arc<Notify>) {
             tracing::error!(
                 "what another node made of tenants and plans is not in force here: {why}: do all nodes have the same file?"
             );
-            let again = Arc::clone(elsewhere);
-            tokio::spawn(async move {
-                tokio::time::sleep(AGAIN).await;
-                again.notify_one();
-            });
+            soon(elsewhere);
         }
     }
+}
+
+/// Tells it in a while.
+fn soon(whom: &Arc<Notify>) {
+    let whom = Arc::clone(whom);
+    tokio::spawn(async move {
+        tokio::time::sleep(AGAIN).await;
+        whom.notify_one();
+    });
 }
 
 /// Binds the admin listener before anything is served.

@@ -55,7 +55,7 @@ impl Watch {
 
     /// The certificates of `server` are about to be read.
     pub(crate) fn look_at_certificates(&mut self, server: &Server) {
-        self.certificates = certificates(server).unwrap_or_default();
+        self.certificates = certificates(server);
     }
 
     /// Ends when something is another than when it was last looked at. A file that is gone has not changed yet: whoever
@@ -69,9 +69,8 @@ impl Watch {
                 self.seen = now;
                 return Changed::File;
             }
-            if let Some(now) = certificates(&server())
-                && now != self.certificates
-            {
+            let now = certificates(&server());
+            if now.iter().any(|mark| !self.certificates.contains(mark)) {
                 self.certificates = now;
                 return Changed::Certificates;
             }
@@ -79,8 +78,8 @@ impl Watch {
     }
 }
 
-/// The certificates of `server`; none if one of their files is gone.
-fn certificates(server: &Server) -> Option<Vec<Mark>> {
+/// The certificates of `server` and their keys, those that are there: one that is gone has not changed yet.
+fn certificates(server: &Server) -> Vec<Mark> {
     let files = server.tls.iter().chain(&server.admin_tls).flat_map(|tls| [&tls.cert, &tls.key]);
-    files.map(|file| Mark::of(file.as_path())).collect()
+    files.filter_map(|file| Mark::of(file.as_path())).collect()
 }

@@ -271,6 +271,16 @@ fn the_configuration_is_replaced_by_the_api_and_the_watched_file_is_no_second_ch
     let put = |text: &str| {
         gateway.api("/v1/config", &["-X", "PUT", "-H", "if-match: *", "--data-binary", text])
     };
+    // What somebody has just written into the file and is not in force is not overwritten by who has not seen it.
+    let edited = format!("{}\nplans: 7\n", config.body);
+    std::fs::write(gateway.file(), &edited).unwrap();
+    gateway.wait_for("the old one stays in force");
+    let tag = format!("if-match: {}", config.header("etag"));
+    let args = ["-X", "PUT", "-H", &tag, "--data-binary", &config.body];
+    assert_eq!(gateway.api("/v1/config", &args).status, 412);
+    assert_eq!(std::fs::read_to_string(gateway.file()).unwrap(), edited);
+    std::fs::write(gateway.file(), &config.body).unwrap();
+    gateway.wait_for("says what is in force");
     let larger = config.body.replace("rate: 3,", "rate: 30,");
     let answer = put(&larger);
     assert_eq!(answer.status, 200, "{answer:?}");

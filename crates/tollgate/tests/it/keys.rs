@@ -1,5 +1,7 @@
 //! Who is let in, and what becomes of a key.
 
+use serde_json::json;
+
 use crate::support::{Tollgate, Upstream, curl, get};
 
 /// A key whose checksum is right, and its digest.
@@ -125,6 +127,22 @@ fn without_a_key_a_caller_is_anonymous_where_that_is_allowed() {
         assert_eq!(refused.status, 429, "{auth}: counted by its address");
         assert_eq!(refused.json()["error"]["source"], "default:client");
         assert_eq!(get(&url, "tg_live_bad").status, bad_key, "{auth}");
+        // The counter that it is told of is the one that refused it, by either name of the address.
+        for whose in [json!({ "user": "127.0.0.1" }), json!({ "ip": "127.0.0.1" })] {
+            let (name, ip) = whose.as_object().unwrap().iter().next().unwrap();
+            let asked = format!("/v1/limits?tenant=anonymous&{name}={}", ip.as_str().unwrap());
+            let told = gateway.api(&asked, &[]).json()["items"].clone();
+            assert_eq!(
+                (&told[0]["source"], &told[0]["tokens"]),
+                (&json!("default:client"), &json!(0))
+            );
+            let mut reset = whose.clone();
+            reset["tenant"] = json!("anonymous");
+            reset["counter"] = told[0]["counter"].clone();
+            let args = ["-d", &reset.to_string(), "-H", "content-type: application/json"];
+            assert_eq!(gateway.api("/v1/limits/reset", &args).status, 204);
+            assert_eq!((curl(&[&url]).status, curl(&[&url]).status), (200, 429), "{auth}: {whose}");
+        }
     }
     let head = upstream.heads()[0].clone();
     assert!(head.contains("x-tollgate-tenant: anonymous"), "{head}");

@@ -1,7 +1,8 @@
 //! The database of a gateway: what is kept for how long, and when it cannot be used.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
 
@@ -56,6 +57,51 @@ fn old_usage_is_deleted_as_the_file_says_and_the_audit_stays() {
     });
     let folder = gateway.stop();
     assert_eq!(sql(folder.path(), "SELECT count(*) FROM audit"), "1");
+}
+
+#[test]
+fn a_file_that_changes_while_the_storage_is_taken_is_put_into_force_when_it_is_free() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream, "usage: { retention_days: 2 }"));
+    let database = gateway.folder().join("tollgate-data/tollgate.db");
+    let mut taken = Command::new("sqlite3")
+        .arg(database)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ask = taken.stdin.take().unwrap();
+    writeln!(ask, "BEGIN IMMEDIATE;\nSELECT 'taken';").unwrap();
+    let mut told = String::new();
+    BufReader::new(taken.stdout.as_mut().unwrap()).read_line(&mut told).unwrap();
+    assert_eq!(told, "taken\n");
+    gateway.replace(&format!("{SERVER}{}", file(&upstream, "usage: { retention_days: 3 }")));
+    gateway.wait_for("will be tried again");
+    let in_force = || gateway.api("/v1/config", &[]).body.contains("retention_days: 3");
+    assert!(!in_force());
+    drop(ask);
+    taken.wait().unwrap();
+    gateway.wait_for("a new configuration is in force");
+    assert!(in_force());
+    gateway.stop();
+}
+
+#[test]
+fn usage_that_was_told_is_not_lost_in_a_crash() {
+    let upstream = Upstream::new("", "ok");
+    let mut gateway = Tollgate::with(&file(&upstream, ""));
+    for round in 1..=3 {
+        assert_eq!(get(&gateway.url("/x"), KEY).status, 200);
+        let told = |gateway: &Tollgate| {
+            let items = gateway.api("/v1/usage?tenant=acme", &[]).json()["items"].clone();
+            items[0]["requests"].as_u64().unwrap_or(0)
+        };
+        eventually("it is told", || told(&gateway) == round);
+        gateway.signal("-KILL");
+        gateway = Tollgate::again(gateway.kill());
+        assert_eq!(told(&gateway), round);
+    }
+    gateway.stop();
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn a_folder_tells_its_gateway_only_while_that_runs() {
     gateway.signal("-KILL");
     gateway.end();
     assert!(told.exists());
+    assert!(list(&folder).failed(1).contains("no gateway runs in ./tollgate-data"));
     let args = ["tenants", "list", "--config", "tollgate.yaml"];
     let ended = Run::new(&folder, &args).told();
     assert!(ended.failed(1).contains("no gateway runs in ./tollgate-data"), "{ended:?}");
