@@ -12,6 +12,7 @@ mod gated;
 mod groups;
 mod hybrid;
 mod keepers;
+mod killed;
 mod leases;
 mod proxy;
 mod rounds;
