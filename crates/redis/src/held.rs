@@ -11,6 +11,7 @@ use tollgate_engine::{Decision, Standing};
 use crate::Figures;
 use crate::answer::{Left, refusal, standing};
 use crate::figures::Shape;
+use crate::owed::InView;
 use crate::slice::{Grant, Slice};
 
 /// One counter: a slice of it, and who asks for the next.
@@ -47,8 +48,8 @@ impl Held {
     }
 
     /// What was admitted while Redis could not be asked is paid from the next slices before anything else.
-    pub(crate) fn owe(&self, tokens: u64) {
-        self.slice.lock().owe(tokens);
+    pub(crate) fn owe(&self, tokens: u64, in_view: InView) {
+        self.slice.lock().owe(tokens, in_view);
     }
 
     /// What of that is not paid yet.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::answer::Left;
+use crate::owed::{InView, Owed};
 
 /// What a node holds of one counter.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,7 @@ pub(crate) struct Slice {
     spent: u64,
     wanted: u64,
     /// Admitted without a slice, to be paid from the next ones.
-    owed: u64,
+    owed: Owed,
     /// What was left in Redis, and when that is renewed.
     elsewhere: (u64, Instant),
 }
@@ -51,19 +52,19 @@ impl Slice {
             until: now,
             spent: 0,
             wanted: 0,
-            owed: 0,
+            owed: Owed::NOTHING,
             elsewhere: (0, now),
         }
     }
 
-    /// So much was admitted that no slice paid for: the next ones do.
-    pub(crate) fn owe(&mut self, tokens: u64) {
-        self.owed = self.owed.saturating_add(tokens);
+    /// So much was admitted that no slice paid for: the next ones do, of the windows in which it counts.
+    pub(crate) fn owe(&mut self, tokens: u64, in_view: InView) {
+        self.owed.add(tokens, in_view);
     }
 
     /// What of that is not paid yet.
     pub(crate) fn owed(&self) -> u64 {
-        self.owed
+        self.owed.tokens()
     }
 
     /// What Redis has left beside the slice, until it is renewed.
@@ -111,7 +112,7 @@ impl Slice {
         let fresh = 1.0 - (elapsed.as_secs_f64() / lifetime.as_secs_f64()).min(1.0);
         let wanted = (self.wanted as f64 * fresh) as u64;
         let wanted = lately.min(self.wanted.saturating_mul(2)).max(wanted).max(least);
-        wanted.saturating_add(self.owed)
+        wanted.saturating_add(self.owed())
     }
 
     /// What to tell of it when asking to hold at most `want`, once: from then on Redis may have another figure than we
@@ -139,7 +140,8 @@ impl Slice {
         // A hundredth less: clocks need not run equally fast.
         let until = asked + grant.lives - grant.lives / 100;
         let left = grant.holds.saturating_sub(spent_meanwhile);
-        let paid = self.owed.min(left);
+        let mut owed = self.owed;
+        let paid = owed.pay(left, grant.mark);
         *self = Slice {
             left: left - paid,
             granted: grant.holds,
@@ -148,7 +150,7 @@ impl Slice {
             until,
             spent: spent_meanwhile,
             wanted: want,
-            owed: self.owed - paid,
+            owed,
             elsewhere: self.elsewhere,
         };
     }
@@ -159,7 +161,7 @@ impl Slice {
 
     /// Whether nothing of it is to be told to Redis, and nothing to be paid.
     pub(crate) fn is_done(&self, now: Instant) -> bool {
-        self.owed == 0 && (self.granted == 0 || self.is_over(now))
+        self.owed() == 0 && (self.granted == 0 || self.is_over(now))
     }
 
     /// Whether nothing can be spent of it any more.
@@ -231,7 +233,7 @@ mod tests {
         assert!(!slice.is_done(now));
         assert_eq!(slice.report(0, now), Report { granted: 10, unspent: 7, mark: 7 });
         assert!(slice.is_done(now), "nothing more can be told of it");
-        slice.owe(1);
+        slice.owe(1, InView::ALWAYS);
         assert!(!slice.is_done(now), "but what is owed is to be paid");
     }
 
@@ -254,7 +256,7 @@ mod tests {
     async fn what_is_owed_is_paid_before_anything_is_spent() {
         let now = Instant::now();
         let mut slice = Slice::new(now);
-        slice.owe(15);
+        slice.owe(15, InView::ALWAYS);
         assert_eq!(slice.demand(1, LIFE, now), 16);
         slice.begin(grant(10), Report::default(), 16, now);
         assert!(!slice.spend(1, now));

@@ -43,8 +43,9 @@ impl Leased {
 
     /// What was admitted while nothing could be leased is paid from what is leased next.
     pub(super) fn recover<C: Clock>(&self, shared: &Shared<C>) -> bool {
-        let debt = self.outage.take_debt(&shared.limiter, self.identity);
-        self.held.owe(debt.admitted.min(debt.unpaid));
+        let figures = self.held.figures.lock().clone();
+        let debt = self.outage.take_debt(&shared.limiter, self.identity, &figures);
+        self.held.owe(debt.admitted.min(debt.unpaid), debt.in_view);
         self.outage.settle()
     }
 }
@@ -99,7 +100,8 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             let decided = shared.leases.take_of(&leased.held, wanted, deadline).await;
             let Ok(decision) = decided else { return self.fall_back(&asked, leased) };
             let remaining = decision.standing.remaining.saturating_sub(leased.held.owed());
-            leased.outage.note(remaining);
+            let renewed = shared.limiter.clock().now() + decision.standing.reset_after;
+            leased.outage.note(remaining, renewed);
             Answered::Decided(decision, Mark::default())
         })
     }

@@ -14,6 +14,7 @@ mod hybrid;
 mod keepers;
 mod killed;
 mod leases;
+mod periods;
 mod proxy;
 mod rounds;
 mod scale;
