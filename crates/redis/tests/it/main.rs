@@ -8,6 +8,7 @@ mod chains;
 mod cluster;
 mod counters;
 mod differential;
+mod documented;
 mod gated;
 mod groups;
 mod hybrid;

@@ -81,5 +81,5 @@ fn what_was_left_says_nothing_of_the_next_period(brand: Brand) {
 on_both! {
     debt_ends => a_debt_ends_with_its_period;
     debt_counts => a_debt_is_charged_to_its_period;
-    anew => what_was_left_says_nothing_of_the_next_period;
+    next_period => what_was_left_says_nothing_of_the_next_period;
 }
