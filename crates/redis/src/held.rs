@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tollgate_engine::{Decision, Standing};
+use tollgate_engine::{Decision, Standing, Time};
 
 use crate::Figures;
 use crate::answer::{Left, refusal, standing};
@@ -82,6 +82,24 @@ impl Held {
         let mut slice = self.slice.lock();
         let spent = slice.spend(cost, now).then(|| spent(figures, &slice, now));
         (spent, slice.is_low(now))
+    }
+
+    /// The same by the clock that a request has read already, where that is enough.
+    #[inline]
+    pub(crate) fn spend_at(
+        &self,
+        figures: &Figures,
+        cost: u64,
+        now: Time,
+    ) -> (Option<Decision>, bool) {
+        let mut slice = self.slice.lock();
+        let Some((remaining, reset_after)) = slice.spend_fresh(cost, now) else {
+            drop(slice);
+            return self.spend(figures, cost);
+        };
+        let limit = figures.capacity();
+        let standing = Standing { limit, remaining: remaining.min(limit), reset_after };
+        (Some(Decision { refusal: None, standing }), slice.is_scarce())
     }
 
     /// Spends `cost` of what was granted to whoever asked for it, if that is enough.

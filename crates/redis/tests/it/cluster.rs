@@ -211,7 +211,7 @@ fn a_failover_is_followed(brand: Brand) {
 
 impl Watched {
     async fn replica_has(&self, key: &str) {
-        crate::servers::until("replication", || {
+        until("replication", || {
             let tokens: Option<String> = self.replica.ask(&["HGET", key, "tokens"]);
             tokens.as_deref() == Some("6")
         })
