@@ -138,7 +138,7 @@ pub struct Asked<'a> {
     pub counter: &'a Counter,
     /// What it costs.
     pub cost: u64,
-    /// The present moment.
+    /// The present moment; where it is waited, when the request began.
     pub now: Time,
 }
 

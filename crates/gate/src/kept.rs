@@ -160,6 +160,11 @@ impl<C: Clock> Gate<C> {
 
     /// Charges those that are decided alone, from the one with this number on, as far as that needs no waiting.
     fn take_alone(&self, passage: &mut Passage<'_>, first: usize) -> Come {
+        // Those before the first have been waited for.
+        let now = match first {
+            0 => passage.chain.decided_at(),
+            _ => self.limiter().clock().now(),
+        };
         for number in first..passage.kept.all.len() {
             let kept = &passage.kept.all[number];
             if kept.manner == Manner::Together {
@@ -169,7 +174,7 @@ impl<C: Clock> Gate<C> {
                 Err(answered) => Some(*answered),
                 Ok(_) => {
                     let asked = kept.asked(&passage.chain);
-                    asked.and_then(|asked| kept.keeper.try_charge(&asked))
+                    asked.and_then(|asked| kept.keeper.try_charge(&Asked { now, ..asked }))
                 }
             };
             match answered {

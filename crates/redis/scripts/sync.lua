@@ -4,8 +4,9 @@
 -- Arguments: the algorithm's letter, the figures as text, the capacity, three more figures of the algorithm; the node's
 -- name; the number of its account with the counter; when the counter began, as the node knows it; what the node has consumed
 -- of it since then in all; what of that it has not been told the arrival of; what of this in turn is not to be counted unless
--- it was already; and what all have consumed in all, as the node knows it. A node's account and sum are kept beside the
--- counter, so a call that is repeated counts once. One more argument, `reset`, makes the counter new, and leaves a mark for nodes
+-- it was already; what all have consumed in all, as the node knows it; and the end of the last window in which it counts, or
+-- 0. What comes after that is not charged to the windows that follow. A node's account and sum are kept beside the counter,
+-- so a call that is repeated counts once. One more argument, `reset`, makes the counter new, and leaves a mark for nodes
 -- that knew the one before: their own counters are to be made new too.
 --
 -- The answer is the time; when the counter began; what all have consumed since; how much of it is news to the node; what
@@ -15,8 +16,9 @@ local kind, text, capacity = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit = { tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), capacity, text, kind }
 local node, account, born_seen = 'node:' .. ARGV[7], ARGV[8], tonumber(ARGV[9])
 local sum, unsent, forgiven, total_seen = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+local counts_until = tonumber(ARGV[14])
 
-local is_bucket, is_reset = kind == 'b' or kind == 'p', ARGV[14] == 'reset'
+local is_bucket, is_reset = kind == 'b' or kind == 'p', ARGV[15] == 'reset'
 local begins = now
 if is_reset then
   -- Also where time went back, it is another counter.
@@ -44,7 +46,8 @@ local of_account, known = string.match(stored[3] or '', '^(%d+) (%d+)$')
 known = of_account == account and tonumber(known) or acknowledged
 local settled = forgiven > 0 and math.max(known, acknowledged + forgiven) or known
 local consumed = math.max(claimed - settled, 0)
-if not born and consumed == 0 and not is_reset then return { now, 0, 0, 0, capacity, 0 } end
+local ends = kind == 'q' and state[2] or kind == 'f' and state[2] + limit[1] or kind == 's' and state[3] + limit[1] or 0
+if counts_until > 0 and ends > counts_until then consumed = 0 end
 
 local rest
 if is_bucket then
@@ -59,6 +62,7 @@ if kind == 's' then
   if elapsed > 0 then faded, more = mul_div(limit[1] - elapsed, state[2], limit[1]) end
   rest = rest - faded - (more > 0 and 1 or 0)
 end
+if not born and consumed == 0 and not is_reset then return { now, 0, 0, 0, rest, 0 } end
 local news = is_known and math.max(total - total_seen - math.max(known - acknowledged, 0), 0) or 0
 
 if consumed > 0 or is_reset then

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tollgate_engine::{Decision, Refusal, Standing, Strategy, Time, Verdict};
 
 use crate::figures::{Figures, Shape};
+use crate::owed::InView;
 
 /// A counter as a script left it: the three figures that its algorithm tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,18 @@ pub(crate) fn standing(figures: &Figures, left: Left, now: i64) -> Standing {
         }
     };
     Standing { limit, remaining, reset_after: Duration::from_micros(reset) }
+}
+
+/// How long until a counter is new again of which so much is left, or which is so much in debt.
+pub(crate) fn renewed_after(figures: &Figures, rest: i64, now: Time) -> Duration {
+    let micros = match figures.shape {
+        Shape::Bucket { per_us, per_token, .. } => {
+            let left = Left { one: rest, two: 0, three: 0 };
+            micros(missing(figures.capacity(), per_token, left), per_us)
+        }
+        _ => InView::of(figures, now).lasts(now).unwrap_or(0),
+    };
+    Duration::from_micros(micros)
 }
 
 /// Why `cost` was refused.

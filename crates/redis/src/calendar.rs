@@ -35,13 +35,16 @@ impl Calendar {
 /// The largest whole number that Lua counts to exactly.
 const MOST: u64 = 1 << 53;
 
+/// When the period of a quota ends that a moment is in, in microseconds.
+pub(crate) fn end_of_period(limit: &Limit, micros: u64) -> u64 {
+    let Form::Flat(quota) = limit.form() else { return 0 };
+    let at = Time::from_nanos(micros.saturating_mul(1000));
+    let end = at + quota.standing(&State::NEW, at).reset_after;
+    (end.as_nanos() / 1000).min(MOST)
+}
+
 fn look_up(limit: &Limit, now: u64) -> Bounds {
-    let Form::Flat(quota) = limit.form() else { return [0; 3] };
-    let end = |micros: u64| {
-        let at = Time::from_nanos(micros.saturating_mul(1000));
-        let end = at + quota.standing(&State::NEW, at).reset_after;
-        (end.as_nanos() / 1000).min(MOST)
-    };
+    let end = |micros| end_of_period(limit, micros);
     let this = end(now);
     // A quota tells only its period's end; it began at the first second that has the same. No period is longer
     // than a year and a few hours of clocks being changed.

@@ -162,6 +162,7 @@ pub(crate) fn sync(
     cmd.arg(sent[0]).arg(sent[1]).arg(sent[2]);
     cmd.arg(node).arg(told.account).arg(told.born);
     cmd.arg(told.sum).arg(told.unsent).arg(told.forgiven).arg(told.total);
+    cmd.arg(told.in_view.until());
     if told.is_reset {
         cmd.arg("reset");
     }

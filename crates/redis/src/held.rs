@@ -6,11 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tollgate_engine::{Decision, Standing};
+use tollgate_engine::{Decision, Standing, Time};
 
 use crate::Figures;
 use crate::answer::{Left, refusal, standing};
 use crate::figures::Shape;
+use crate::owed::InView;
 use crate::slice::{Grant, Slice};
 
 /// One counter: a slice of it, and who asks for the next.
@@ -47,8 +48,8 @@ impl Held {
     }
 
     /// What was admitted while Redis could not be asked is paid from the next slices before anything else.
-    pub(crate) fn owe(&self, tokens: u64) {
-        self.slice.lock().owe(tokens);
+    pub(crate) fn owe(&self, tokens: u64, in_view: InView) {
+        self.slice.lock().owe(tokens, in_view);
     }
 
     /// What of that is not paid yet.
@@ -81,6 +82,24 @@ impl Held {
         let mut slice = self.slice.lock();
         let spent = slice.spend(cost, now).then(|| spent(figures, &slice, now));
         (spent, slice.is_low(now))
+    }
+
+    /// The same by the clock that a request has read already, where that is enough.
+    #[inline]
+    pub(crate) fn spend_at(
+        &self,
+        figures: &Figures,
+        cost: u64,
+        now: Time,
+    ) -> (Option<Decision>, bool) {
+        let mut slice = self.slice.lock();
+        let Some((remaining, reset_after)) = slice.spend_fresh(cost, now) else {
+            drop(slice);
+            return self.spend(figures, cost);
+        };
+        let limit = figures.capacity();
+        let standing = Standing { limit, remaining: remaining.min(limit), reset_after };
+        (Some(Decision { refusal: None, standing }), slice.is_scarce())
     }
 
     /// Spends `cost` of what was granted to whoever asked for it, if that is enough.

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::remote::{self, NotLeased};
-use tollgate_engine::{Decision, Refusal, Standing};
+use tollgate_engine::{Decision, Refusal, Standing, Time};
 
 use crate::answer::standing;
 use crate::calls::IN_BACKGROUND;
@@ -49,6 +49,22 @@ impl fmt::Debug for Leases {
 
 const SHARDS: usize = 64;
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    /// The fewest tokens that are of use.
+    least: u64,
+    /// The most to hold; if unsaid, as many as are needed.
+    most: Option<u64>,
+    /// When whoever asks began, by the limiter's clock.
+    begun: Option<Time>,
+}
+
+impl Wish {
+    /// As many as are needed, whoever asks.
+    const ALL: Wish = Wish { least: 0, most: None, begun: None };
+}
+
 impl Leases {
     /// Whether a limit can be leased.
     pub fn supports(figures: &Figures) -> Result<(), NotLeased> {
@@ -68,27 +84,40 @@ impl Leases {
         let held = self.0.shard(key).lock().get(key).cloned();
         held.is_some_and(|held| {
             let figures = held.figures.lock().clone();
-            self.spend_of(&held, &figures, cost).is_some()
+            self.spend_of(&held, (&figures, cost), None).is_some()
         })
     }
 
-    /// Spends `cost` of a slice, if it is there. It asks for more ahead of need.
+    /// Spends `cost` of a slice, if it is there. It asks for more ahead of need. `now` is for whoever has read the limiter's
+    /// clock already.
+    #[inline]
     pub(crate) fn spend_of(
         &self,
         held: &Arc<Held>,
-        figures: &Arc<Figures>,
-        cost: u64,
+        (figures, cost): (&Arc<Figures>, u64),
+        now: Option<Time>,
     ) -> Option<Decision> {
-        let (spent, is_low) = held.spend(figures, cost);
-        if is_low && self.0.strict.is_up() && !held.is_asking.swap(true, Relaxed) {
+        let (spent, is_low) = match now {
+            Some(now) => held.spend_at(figures, cost, now),
+            None => held.spend(figures, cost),
+        };
+        if is_low {
+            self.ask_ahead(held, figures, now);
+        }
+        spent
+    }
+
+    /// Asks for more in the background, unless somebody does.
+    #[cold]
+    fn ask_ahead(&self, held: &Arc<Held>, figures: &Arc<Figures>, now: Option<Time>) {
+        if self.0.strict.is_up() && !held.is_asking.swap(true, Relaxed) {
             let (leases, held, figures) = (self.clone(), Arc::clone(held), Arc::clone(figures));
             self.0.strict.runtime().spawn(async move {
                 let _asking = held.asking.lock().await;
-                let _ = leases.ask(&held, &figures, 0, None).await;
+                let _ = leases.ask(&held, &figures, Wish { begun: now, ..Wish::ALL }).await;
                 held.is_asking.store(false, Relaxed);
             });
         }
-        spent
     }
 
     /// Charges `cost`, from this node's slice where it suffices, else after asking for more.
@@ -101,29 +130,31 @@ impl Leases {
         let held = self.0.held(key, figures).ok_or(Unavailable::Overloaded)?;
         let figures = held.figures.lock().clone();
         let deadline = Instant::now() + self.0.strict.longest_wait();
-        self.take_of(&held, (&figures, cost), deadline).await
+        self.take_of(&held, (&figures, cost), (None, deadline)).await
     }
 
-    /// [`take`](Leases::take) of a counter that is held already, by somebody who waits until then at most.
+    /// [`take`](Leases::take) of a counter that is held already, by somebody who began then by the limiter's clock and waits until
+    /// the deadline at most.
     pub(crate) async fn take_of(
         &self,
         held: &Arc<Held>,
         (figures, cost): (&Arc<Figures>, u64),
-        deadline: Instant,
+        (begun, deadline): (Option<Time>, Instant),
     ) -> Result<Decision, Unavailable> {
         let limit = figures.capacity();
         if cost > limit {
             let standing = Standing { limit, remaining: 0, reset_after: Duration::ZERO };
             return Ok(Decision { refusal: Some(Refusal::Never), standing });
         }
-        if let Some(spent) = self.spend_of(held, figures, cost) {
+        if let Some(spent) = self.spend_of(held, (figures, cost), None) {
             return Ok(spent);
         }
         let (reply, answer) = oneshot::channel();
         let (leases, held, figures) = (self.clone(), Arc::clone(held), Arc::clone(figures));
         // In a task of its own: whoever hangs up must not take the answer along, which is a slice for all.
         self.0.strict.runtime().spawn(async move {
-            leases.take_in_turn(&held, (&figures, cost), (deadline, reply)).await;
+            let wish = Wish { least: cost, begun, ..Wish::ALL };
+            leases.take_in_turn(&held, (&figures, wish), (deadline, reply)).await;
         });
         answer.await.unwrap_or(Err(Unavailable::Closed)).map(Taken::hand_over)
     }
@@ -132,10 +163,10 @@ impl Leases {
     async fn take_in_turn(
         &self,
         held: &Arc<Held>,
-        (figures, cost): (&Arc<Figures>, u64),
+        (figures, wish): (&Arc<Figures>, Wish),
         (deadline, reply): (Instant, oneshot::Sender<Result<Taken, Unavailable>>),
     ) {
-        let since = Instant::now();
+        let (since, cost) = (Instant::now(), wish.least);
         let Ok(_asking) = timeout_at(deadline, held.asking.lock()).await else {
             return drop(reply.send(Err(Unavailable::TimedOut)));
         };
@@ -148,7 +179,7 @@ impl Leases {
         if let Some(decision) = known {
             return drop(reply.send(Ok(Taken::new(held, cost, decision))));
         }
-        let mut asked = pin!(self.ask(held, figures, cost, None));
+        let mut asked = pin!(self.ask(held, figures, wish));
         let Ok(granted) = timeout_at(deadline, &mut asked).await else {
             drop(reply.send(Err(Unavailable::TimedOut)));
             // What is granted belongs to this node all the same.
@@ -198,11 +229,13 @@ impl Leases {
         for least in [held.owed(), 0] {
             match held.owed() {
                 0 => break,
-                owed => self.ask(held, &figures, least, Some(owed)).await?,
+                owed => {
+                    self.ask(held, &figures, Wish { least, most: Some(owed), begun: None }).await?
+                }
             };
         }
         if !held.is_done() {
-            self.ask(held, &figures, 0, Some(0)).await?;
+            self.ask(held, &figures, Wish { most: Some(0), ..Wish::ALL }).await?;
         }
         Ok(())
     }
@@ -220,18 +253,17 @@ impl Leases {
         &self,
         held: &Held,
         figures: &Arc<Figures>,
-        cost: u64,
-        want: Option<u64>,
+        Wish { least, most, begun }: Wish,
     ) -> Result<Grant, Unavailable> {
         let asked = Instant::now();
         let (told, want) = {
             let mut slice = held.slice.lock();
-            let want = want.unwrap_or_else(|| slice.demand(cost, self.0.lifetime, asked));
+            let want = most.unwrap_or_else(|| slice.demand(least, self.0.lifetime, asked));
             let told = slice.report(want, asked);
             (told, want)
         };
         *held.figures.lock() = Arc::clone(figures);
-        let wanted = Wanted { least: cost, most: want, told, lifetime: self.0.lifetime };
+        let wanted = Wanted { least, most: want, told, lifetime: self.0.lifetime };
         let granted = self.0.strict.lease(held.key(), figures, wanted).await;
         let grant = granted.inspect_err(|why| {
             if !why.may_have_run() {
@@ -241,7 +273,10 @@ impl Leases {
         let whole = standing(figures, grant.left, grant.at);
         let mut slice = held.slice.lock();
         slice.begin(grant, told, want, asked);
-        slice.note_elsewhere(whole.remaining, asked + whole.reset_after);
+        slice.note_elsewhere((whole.remaining, whole.reset_after), asked);
+        if let Some(begun) = begun {
+            slice.asked_since(begun, (grant.lives, whole.reset_after));
+        }
         Ok(grant)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::owed::InView;
+
 /// A node's account with one counter in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ledger {
@@ -31,14 +33,29 @@ pub(crate) struct Statement {
     pub(crate) unsent: u64,
     pub(crate) forgiven: u64,
     pub(crate) total: u64,
+    /// In which windows it counts.
+    pub(crate) in_view: InView,
     /// Whether the counter is to be made new instead.
     pub(crate) is_reset: bool,
 }
 
 impl Statement {
     /// Makes the counter new.
-    pub(crate) const RESET: Statement =
-        Statement { account: 0, born: 0, sum: 0, unsent: 0, forgiven: 0, total: 0, is_reset: true };
+    pub(crate) const RESET: Statement = Statement {
+        account: 0,
+        born: 0,
+        sum: 0,
+        unsent: 0,
+        forgiven: 0,
+        total: 0,
+        in_view: InView::ALWAYS,
+        is_reset: true,
+    };
+
+    /// The same, to be counted in these windows only.
+    pub(crate) fn counting_in(self, in_view: InView) -> Statement {
+        Statement { in_view, ..self }
+    }
 }
 
 /// What Redis answers.
@@ -119,7 +136,8 @@ impl Ledger {
         self.stated = self.sum;
         let Ledger { account, born, sum, forgiven, total, .. } = *self;
         let unsent = sum - self.acknowledged;
-        Statement { account, born, sum, unsent, forgiven, total, is_reset: false }
+        let in_view = InView::ALWAYS;
+        Statement { account, born, sum, unsent, forgiven, total, in_view, is_reset: false }
     }
 
     /// Enters the answer to the last statement, and tells what that means here.
@@ -163,6 +181,7 @@ mod tests {
                 unsent: 5,
                 forgiven: 0,
                 total: 0,
+                in_view: InView::ALWAYS,
                 is_reset: false
             }
         );
@@ -180,6 +199,7 @@ mod tests {
                 unsent: 2,
                 forgiven: 0,
                 total: 8,
+                in_view: InView::ALWAYS,
                 is_reset: false
             }
         );
@@ -194,6 +214,7 @@ mod tests {
                 unsent: 3,
                 forgiven: 0,
                 total: 8,
+                in_view: InView::ALWAYS,
                 is_reset: false
             }
         );
@@ -210,6 +231,7 @@ mod tests {
                 unsent: 0,
                 forgiven: 0,
                 total: 3,
+                in_view: InView::ALWAYS,
                 is_reset: false
             }
         );

@@ -24,6 +24,7 @@ mod lease;
 mod ledger;
 mod link;
 mod nodes;
+mod owed;
 mod plain;
 mod scripts;
 mod settings;

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tollgate_core::Time;
 
 use crate::answer::Left;
+use crate::owed::{InView, Owed};
 
 /// What a node holds of one counter.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +20,13 @@ pub(crate) struct Slice {
     spent: u64,
     wanted: u64,
     /// Admitted without a slice, to be paid from the next ones.
-    owed: u64,
+    owed: Owed,
     /// What was left in Redis, and when that is renewed.
     elsewhere: (u64, Instant),
+    /// The same two ends by the clock that requests have read already, where that was known: until the first the slice is
+    /// certainly there, and not near its end.
+    fresh_until: Time,
+    renewed: Time,
 }
 
 /// What Redis granted.
@@ -51,24 +57,32 @@ impl Slice {
             until: now,
             spent: 0,
             wanted: 0,
-            owed: 0,
+            owed: Owed::NOTHING,
             elsewhere: (0, now),
+            fresh_until: Time::EPOCH,
+            renewed: Time::EPOCH,
         }
     }
 
-    /// So much was admitted that no slice paid for: the next ones do.
-    pub(crate) fn owe(&mut self, tokens: u64) {
-        self.owed = self.owed.saturating_add(tokens);
+    /// So much was admitted that no slice paid for: the next ones do, of the windows in which it counts.
+    pub(crate) fn owe(&mut self, tokens: u64, in_view: InView) {
+        self.owed.add(tokens, in_view);
     }
 
     /// What of that is not paid yet.
     pub(crate) fn owed(&self) -> u64 {
-        self.owed
+        self.owed.tokens()
     }
 
-    /// What Redis has left beside the slice, until it is renewed.
-    pub(crate) fn note_elsewhere(&mut self, remaining: u64, renewed_at: Instant) {
-        self.elsewhere = (remaining, renewed_at);
+    /// What Redis has left beside the slice that was asked for then, until it is renewed.
+    pub(crate) fn note_elsewhere(&mut self, (remaining, renewed): (u64, Duration), asked: Instant) {
+        self.elsewhere = (remaining, asked + renewed);
+    }
+
+    /// It was asked for by a request of this moment or later. That clock may be slowed by a little where the system's was set
+    /// back, so by it a slice is believed for half of its life only.
+    pub(crate) fn asked_since(&mut self, begun: Time, (lives, renewed): (Duration, Duration)) {
+        (self.fresh_until, self.renewed) = (begun + lives / 2, begun + renewed);
     }
 
     /// What this node's callers have left, so far as is known, and how long until all of it is renewed.
@@ -87,6 +101,18 @@ impl Slice {
         is_there
     }
 
+    /// Spends `cost` of a slice that is fresh, and tells what its callers have left then and for how long; `None` decides nothing.
+    /// It reads no clock, and mostly it is enough.
+    #[inline]
+    pub(crate) fn spend_fresh(&mut self, cost: u64, now: Time) -> Option<(u64, Duration)> {
+        if now >= self.fresh_until || self.left < cost {
+            return None;
+        }
+        self.left -= cost;
+        self.spent = self.spent.saturating_add(cost);
+        Some((self.left.saturating_add(self.elsewhere.0), self.renewed - now))
+    }
+
     /// Puts back what was spent a moment ago. What an earlier slice spent, Redis has been told: it stays spent.
     pub(crate) fn unspend(&mut self, cost: u64, now: Instant) {
         if now < self.until {
@@ -99,7 +125,13 @@ impl Slice {
     /// Whether it is time to ask for more, before somebody has to wait for it.
     pub(crate) fn is_low(&self, now: Instant) -> bool {
         let ends_soon = self.until.saturating_duration_since(now) < (self.until - self.since) / 8;
-        self.spent > 0 && (self.left < self.wanted / 4 || ends_soon)
+        self.is_scarce() || (self.spent > 0 && ends_soon)
+    }
+
+    /// Whether most of it is spent.
+    #[inline]
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.spent > 0 && self.left < self.wanted / 4
     }
 
     /// How many tokens to hold: as many as were spent lately in half a slice's life, at most twice what was wanted before,
@@ -111,7 +143,7 @@ impl Slice {
         let fresh = 1.0 - (elapsed.as_secs_f64() / lifetime.as_secs_f64()).min(1.0);
         let wanted = (self.wanted as f64 * fresh) as u64;
         let wanted = lately.min(self.wanted.saturating_mul(2)).max(wanted).max(least);
-        wanted.saturating_add(self.owed)
+        wanted.saturating_add(self.owed())
     }
 
     /// What to tell of it when asking to hold at most `want`, once: from then on Redis may have another figure than we
@@ -139,7 +171,8 @@ impl Slice {
         // A hundredth less: clocks need not run equally fast.
         let until = asked + grant.lives - grant.lives / 100;
         let left = grant.holds.saturating_sub(spent_meanwhile);
-        let paid = self.owed.min(left);
+        let mut owed = self.owed;
+        let paid = owed.pay(left, grant.mark);
         *self = Slice {
             left: left - paid,
             granted: grant.holds,
@@ -148,8 +181,10 @@ impl Slice {
             until,
             spent: spent_meanwhile,
             wanted: want,
-            owed: self.owed - paid,
+            owed,
             elsewhere: self.elsewhere,
+            fresh_until: Time::EPOCH,
+            renewed: Time::EPOCH,
         };
     }
 
@@ -159,7 +194,7 @@ impl Slice {
 
     /// Whether nothing of it is to be told to Redis, and nothing to be paid.
     pub(crate) fn is_done(&self, now: Instant) -> bool {
-        self.owed == 0 && (self.granted == 0 || self.is_over(now))
+        self.owed() == 0 && (self.granted == 0 || self.is_over(now))
     }
 
     /// Whether nothing can be spent of it any more.
@@ -169,111 +204,4 @@ impl Slice {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIFE: Duration = Duration::from_secs(1);
-
-    fn grant(holds: u64) -> Grant {
-        Grant { holds, lives: LIFE, mark: 7, at: 0, left: Left { one: 0, two: 0, three: 0 } }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_slice_ends_before_redis_thinks_so() {
-        let now = Instant::now();
-        let mut slice = Slice::new(now);
-        assert!(!slice.spend(1, now));
-        slice.begin(grant(10), Report::default(), 10, now);
-        assert!(slice.spend(4, now));
-        assert!(!slice.spend(7, now));
-        assert!(slice.spend(1, now + LIFE * 98 / 100));
-        assert!(!slice.spend(1, now + LIFE * 99 / 100));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_spent_during_a_call_is_spent_of_the_new_slice() {
-        let now = Instant::now();
-        let mut slice = Slice::new(now);
-        slice.begin(grant(10), Report::default(), 10, now);
-        let told = slice.report(100, now);
-        assert_eq!(told, Report { granted: 10, unspent: 10, mark: 7 });
-        assert!(slice.spend(3, now));
-        slice.begin(grant(20), told, 20, now);
-        assert_eq!(slice.left(now), 17);
-        assert_eq!(slice.report(100, now), Report { granted: 20, unspent: 17, mark: 7 });
-        // The answer was lost: what Redis knows is unknown, so nothing more is told of it.
-        assert_eq!(slice.report(100, now), Report { granted: 0, unspent: 0, mark: -1 });
-        assert!(slice.spend(17, now), "but it may be spent while it lives");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_given_up_cannot_be_spent_while_redis_is_asked() {
-        let now = Instant::now();
-        let mut slice = Slice::new(now);
-        slice.begin(grant(10), Report::default(), 10, now);
-        let told = slice.report(4, now);
-        assert_eq!(told.unspent, 10);
-        assert!(!slice.spend(5, now));
-        assert!(slice.spend(3, now));
-        slice.begin(grant(4), told, 4, now);
-        assert_eq!(slice.left(now), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_redis_did_not_take_back_is_still_held() {
-        let now = Instant::now();
-        let mut slice = Slice::new(now);
-        slice.begin(grant(10), Report::default(), 10, now);
-        let told = slice.report(4, now);
-        assert!(slice.spend(3, now));
-        slice.untell(told, 4);
-        assert_eq!(slice.left(now), 7);
-        assert!(!slice.is_done(now));
-        assert_eq!(slice.report(0, now), Report { granted: 10, unspent: 7, mark: 7 });
-        assert!(slice.is_done(now), "nothing more can be told of it");
-        slice.owe(1);
-        assert!(!slice.is_done(now), "but what is owed is to be paid");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_what_this_slice_spent_can_be_put_back() {
-        let now = Instant::now();
-        let mut slice = Slice::new(now);
-        slice.begin(grant(10), Report::default(), 10, now);
-        slice.spend(6, now);
-        let told = slice.report(10, now);
-        slice.begin(grant(10), told, 10, now);
-        slice.unspend(6, now);
-        assert_eq!(slice.left(now), 10);
-        slice.spend(2, now);
-        slice.unspend(6, now);
-        assert_eq!(slice.left(now), 10);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_owed_is_paid_before_anything_is_spent() {
-        let now = Instant::now();
-        let mut slice = Slice::new(now);
-        slice.owe(15);
-        assert_eq!(slice.demand(1, LIFE, now), 16);
-        slice.begin(grant(10), Report::default(), 16, now);
-        assert!(!slice.spend(1, now));
-        let told = slice.report(10, now);
-        assert_eq!(told, Report { granted: 10, unspent: 0, mark: 7 }, "it counts as spent");
-        slice.begin(grant(10), told, 10, now);
-        assert_eq!(slice.left(now), 5);
-        assert_eq!(slice.demand(1, LIFE, now + LIFE), 1, "nothing is owed any more");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn demand_follows_what_was_spent_and_at_most_doubles() {
-        let now = Instant::now();
-        let mut slice = Slice::new(now);
-        assert_eq!(slice.demand(3, LIFE, now), 3);
-        slice.begin(grant(100), Report::default(), 100, now);
-        slice.spend(100, now);
-        assert_eq!(slice.demand(1, LIFE, now + LIFE / 10), 200);
-        assert_eq!(slice.demand(1, LIFE, now + LIFE), 50);
-        assert_eq!(slice.demand(70, LIFE, now + LIFE), 70);
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
+mod elsewhere;
 mod own;
 mod records;
 mod reload;

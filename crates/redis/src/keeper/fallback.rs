@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use tollgate_core::{Kind, Limit, Rate, Window};
+use tollgate_core::{Kind, Limit, Rate, Time, Window};
 use tollgate_engine::{Clock, Decision, Identity, Limiter, Rule};
 use tollgate_gate::elsewhere::{Answered, Counter, Mark};
 use tollgate_policy::compile::PlacedLimit;
@@ -17,6 +17,7 @@ use tollgate_policy::shapes::Fallback;
 
 use super::Shared;
 use crate::Figures;
+use crate::owed::InView;
 
 /// What becomes of requests while Redis cannot be asked, and how many it became of.
 #[derive(Debug)]
@@ -110,9 +111,16 @@ impl Share {
 /// What one counter has to do with outages.
 #[derive(Debug)]
 pub(super) struct Outage {
-    /// What Redis last said was left, until an outage begins with it.
-    known: AtomicU64,
+    /// What Redis last said was left, until an outage begins with it or it is renewed.
+    known: Mutex<Option<Known>>,
     untold: Mutex<Untold>,
+}
+
+/// What Redis said was left, and when all of it is renewed.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    remaining: u64,
+    renewed: Time,
 }
 
 /// What nobody could be told.
@@ -133,18 +141,18 @@ pub(super) struct Debt {
     pub(super) admitted: u64,
     /// What time has not paid off of all that was admitted.
     pub(super) unpaid: u64,
+    /// In which windows it counts.
+    pub(super) in_view: InView,
 }
-
-const UNKNOWN: u64 = u64::MAX;
 
 impl Outage {
     pub(super) fn new() -> Outage {
-        Outage { known: AtomicU64::new(UNKNOWN), untold: Mutex::default() }
+        Outage { known: Mutex::default(), untold: Mutex::default() }
     }
 
-    /// Redis says that so much is left.
-    pub(super) fn note(&self, remaining: u64) {
-        self.known.store(remaining, Relaxed);
+    /// Redis says that so much is left until then.
+    pub(super) fn note(&self, remaining: u64, renewed: Time) {
+        *self.known.lock() = Some(Known { remaining, renewed });
     }
 
     /// Whether nothing has to be told of it.
@@ -153,14 +161,21 @@ impl Outage {
     }
 
     /// Takes out what was admitted and is to be told now.
-    pub(super) fn take_debt<C: Clock>(&self, limiter: &Limiter<C>, identity: Identity) -> Debt {
+    pub(super) fn take_debt<C: Clock>(
+        &self,
+        limiter: &Limiter<C>,
+        identity: Identity,
+        figures: &Figures,
+    ) -> Debt {
         let mut untold = self.untold.lock();
+        // Before the share is looked at: what that says of a window which has just begun is not the one's before.
+        let in_view = InView::of(figures, limiter.clock().now());
         let admitted = std::mem::take(&mut untold.admitted);
         let unpaid = untold.share.as_ref().map_or(0, |share| {
             let standing = limiter.peek(share, identity);
             standing.limit.saturating_sub(standing.remaining)
         });
-        Debt { admitted, unpaid }
+        Debt { admitted, unpaid, in_view }
     }
 
     /// What was taken out has been told. `false` if more was admitted meanwhile.
@@ -205,11 +220,13 @@ impl<C: Clock + 'static> Shared<C> {
         let mut untold = outage.untold.lock();
         if !untold.is_listed {
             // What was known is used once: of the next outage it would say nothing.
-            let known = outage.known.swap(UNKNOWN, Relaxed);
-            if known != UNKNOWN {
+            let known = outage.known.lock().take();
+            let now = self.limiter.clock().now();
+            if let Some(known) = known.filter(|known| now < known.renewed) {
                 self.limiter.reset(&rule, identity);
                 let whole = rule.limit().capacity();
-                self.limiter.absorb(&rule, identity, whole.saturating_sub(known / nodes));
+                let share = known.remaining / nodes;
+                self.limiter.absorb(&rule, identity, whole.saturating_sub(share));
             }
             untold.is_listed = match owing() {
                 Owing::Nothing => true,

@@ -43,8 +43,9 @@ impl Leased {
 
     /// What was admitted while nothing could be leased is paid from what is leased next.
     pub(super) fn recover<C: Clock>(&self, shared: &Shared<C>) -> bool {
-        let debt = self.outage.take_debt(&shared.limiter, self.identity);
-        self.held.owe(debt.admitted.min(debt.unpaid));
+        let figures = self.held.figures.lock().clone();
+        let debt = self.outage.take_debt(&shared.limiter, self.identity, &figures);
+        self.held.owe(debt.admitted.min(debt.unpaid), debt.in_view);
         self.outage.settle()
     }
 }
@@ -83,7 +84,8 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
     fn try_charge(&self, asked: &Asked<'_>) -> Option<Answered> {
         let shared = &self.0.shared;
         let leased = asked.counter.get::<Leased>()?;
-        match shared.leases.spend_of(&leased.held, &self.0.figures, asked.cost) {
+        let wanted = (&self.0.figures, asked.cost);
+        match shared.leases.spend_of(&leased.held, wanted, Some(asked.now)) {
             Some(decision) => Some(Answered::Decided(decision, Mark::default())),
             None if shared.strict.is_up() => None,
             None => Some(self.fall_back(asked, leased)),
@@ -96,10 +98,12 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             let Terms { shared, figures, .. } = &*self.0;
             let deadline = shared.deadline(asked.now);
             let wanted = (figures, asked.cost);
-            let decided = shared.leases.take_of(&leased.held, wanted, deadline).await;
+            let decided =
+                shared.leases.take_of(&leased.held, wanted, (Some(asked.now), deadline)).await;
             let Ok(decision) = decided else { return self.fall_back(&asked, leased) };
             let remaining = decision.standing.remaining.saturating_sub(leased.held.owed());
-            leased.outage.note(remaining);
+            let renewed = shared.limiter.clock().now() + decision.standing.reset_after;
+            leased.outage.note(remaining, renewed);
             Answered::Decided(decision, Mark::default())
         })
     }

@@ -15,6 +15,7 @@ use tollgate_gate::elsewhere::{
 
 use super::fallback::{Outage, Owing};
 use super::{Shared, Terms};
+use crate::answer::renewed_after;
 use crate::ledger::Ledger;
 use crate::{Answer, Charge, Figures};
 
@@ -48,7 +49,7 @@ impl Counted {
     /// Charges what was admitted while Redis could not be asked, into debt if need be. A log cannot be: each of its charges
     /// has a moment. `false` if it is to be tried again.
     pub(super) async fn recover<C: Clock>(&self, shared: &Shared<C>, figures: &Figures) -> bool {
-        let debt = self.outage.take_debt(&shared.limiter, self.identity);
+        let debt = self.outage.take_debt(&shared.limiter, self.identity, figures);
         if figures.limit().kind() == Kind::SlidingWindowLog {
             return self.outage.settle();
         }
@@ -58,7 +59,7 @@ impl Counted {
             // Time has paid off what the share no longer lacks, also of what could not be told before.
             let paid = ledger.unsent().saturating_sub(debt.unpaid);
             ledger.unconsume(paid);
-            ledger.statement()
+            ledger.statement().counting_in(debt.in_view)
         };
         if told.unsent == 0 {
             return self.outage.settle();
@@ -67,7 +68,9 @@ impl Counted {
         let settled = shared.strict.sync(&self.key, figures, (node, told)).await;
         let Ok(settled) = settled else { return false };
         self.ledger.lock().settle(told, settled);
-        self.outage.note(u64::try_from(settled.rest).unwrap_or(0));
+        let now = shared.limiter.clock().now();
+        let renewed = now + renewed_after(figures, settled.rest, now);
+        self.outage.note(u64::try_from(settled.rest).unwrap_or(0), renewed);
         self.outage.settle()
     }
 }
@@ -120,8 +123,12 @@ impl<C: Clock + 'static> Part<C> {
 
 /// All were decided by Redis.
 fn decided<C: Clock + 'static>(parts: Parts<C>, answer: Answer) -> TogetherAnswered {
+    let now = parts.first().map(|part| part.terms.shared.limiter.clock().now());
     for (part, decision) in parts.iter().zip(answer.decisions()) {
-        part.counted().outage.note(decision.standing.remaining);
+        let Some(now) = now else { continue };
+        part.counted()
+            .outage
+            .note(decision.standing.remaining, now + decision.standing.reset_after);
     }
     let answered = |decision| Answered::Decided(decision, Mark::default());
     let answers = answer.decisions().map(answered).collect();

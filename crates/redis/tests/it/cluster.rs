@@ -6,7 +6,7 @@ use tollgate_engine::{Limit, Rate, Refusal, Strategy, Verdict};
 use tollgate_redis::{Charge, Figures, Mode, Settings, Strict};
 
 use crate::groups::{Cluster, Watched};
-use crate::servers::{Brand, on_both, run};
+use crate::servers::{Brand, on_both, run, until};
 
 fn bucket(capacity: u64) -> Figures {
     Figures::of(&Limit::token_bucket(Rate::per_day(1)).burst(capacity).build().unwrap()).unwrap()
@@ -99,6 +99,89 @@ fn many_callers_across_slots_never_exceed_a_limit(brand: Brand) {
     });
 }
 
+/// One that hangs up while the second of its slots is asked has been charged in the first, and may be in the second.
+fn whoever_hangs_up_between_slots_is_not_charged(brand: Brand) {
+    let cluster = Cluster::start(brand);
+    run(async {
+        let strict = start(&cluster.url(), Mode::Cluster).await;
+        let limit = bucket(100);
+        let names: Vec<String> = (0..100).map(|nth| format!("key-{nth}")).collect();
+        let on = |server: usize| {
+            let port = cluster.servers()[server].port();
+            names.iter().find(|name| cluster.home_of(name).port() == port).unwrap().clone()
+        };
+        let (first, last) = (on(0), on(2));
+        let slow = &cluster.servers()[2];
+        slow.ask::<String>(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+        let caller = {
+            let (strict, limit) = (strict.clone(), limit.clone());
+            let (first, last) = (first.clone(), last.clone());
+            tokio::spawn(async move {
+                let chain = [Charge::new(&first, &limit), Charge::new(&last, &limit)];
+                strict.take(&chain.map(|charge| charge.cost(40))).await
+            })
+        };
+        until("the first slot has charged it", || cluster.tokens(&first) == Some(60)).await;
+        until("the last slot is asked", || {
+            let clients: String = slow.ask(&["INFO", "clients"]);
+            clients.lines().any(|line| line.trim() == "blocked_clients:1")
+        })
+        .await;
+        caller.abort();
+        assert!(caller.await.unwrap_err().is_cancelled());
+        // The first is given back while the last cannot answer yet. Less than a token may be missing, which time has paid off.
+        until("the first is given back", || cluster.tokens(&first) >= Some(99)).await;
+        slow.ask::<String>(&["CLIENT", "UNPAUSE"]);
+        until("the last is given back", || cluster.tokens(&last) >= Some(99)).await;
+    });
+}
+
+/// At whichever moment: before anything is sent, between slots, while a refused chain is given back.
+fn hanging_up_at_any_moment_leaves_nothing_charged(brand: Brand) {
+    let cluster = Cluster::start(brand);
+    run(async {
+        let strict = start(&cluster.url(), Mode::Cluster).await;
+        let (much, little) = (bucket(10_000), bucket(1));
+        let names: Vec<String> = (0..6).map(|nth| format!("key-{nth}")).collect();
+        // Used up, and in the last slot of the chain: all before it are charged and given back.
+        let mut by_slot = names.clone();
+        by_slot.sort_by_key(|name| cluster.servers()[0].ask::<u16>(&["CLUSTER", "KEYSLOT", name]));
+        let scarce = by_slot.pop().unwrap();
+        let used_up = strict.take(&[Charge::new(&scarce, &little)]).await.unwrap();
+        assert!(used_up.verdict().is_admitted());
+        let (mut gone, mut admitted) = (0, 0);
+        for nth in 0..300u32 {
+            let (strict, names, scarce) = (strict.clone(), names.clone(), scarce.clone());
+            let (much, little) = (much.clone(), little.clone());
+            let caller = tokio::spawn(async move {
+                let is_refused = nth.is_multiple_of(2);
+                let names = names.iter().filter(|name| is_refused || **name != scarce);
+                let figures = |name: &String| if *name == scarce { &little } else { &much };
+                let chain: Vec<_> =
+                    names.map(|name| Charge::new(name, figures(name)).cost(1)).collect();
+                strict.take(&chain).await.unwrap().verdict().is_admitted()
+            });
+            tokio::time::sleep(Duration::from_micros(u64::from(nth % 60) * 50)).await;
+            caller.abort();
+            match caller.await {
+                Ok(is_admitted) => admitted += u64::from(is_admitted),
+                Err(why) => gone += u32::from(why.is_cancelled()),
+            }
+        }
+        assert!(gone > 20, "{gone} hung up");
+        let expected = 10_000 - admitted;
+        for name in &by_slot {
+            // Less than a token may be missing, which time has paid off.
+            until("what was charged for nobody is given back", || {
+                let left = cluster.tokens(name).unwrap_or(10_000);
+                assert!(left <= expected, "{left} left after {admitted} admitted");
+                left + 1 >= expected
+            })
+            .await;
+        }
+    });
+}
+
 fn a_failover_is_followed(brand: Brand) {
     let mut watched = Watched::start(brand, "billing");
     run(async {
@@ -128,7 +211,7 @@ fn a_failover_is_followed(brand: Brand) {
 
 impl Watched {
     async fn replica_has(&self, key: &str) {
-        crate::servers::until("replication", || {
+        until("replication", || {
             let tokens: Option<String> = self.replica.ask(&["HGET", key, "tokens"]);
             tokens.as_deref() == Some("6")
         })
@@ -138,6 +221,8 @@ impl Watched {
 
 on_both! {
     all_or_nothing => a_chain_across_slots_is_all_or_nothing;
+    hung_up => whoever_hangs_up_between_slots_is_not_charged;
+    hung_up_anywhere => hanging_up_at_any_moment_leaves_nothing_charged;
     never_exceeded => many_callers_across_slots_never_exceed_a_limit;
     failover => a_failover_is_followed;
 }

@@ -1,9 +1,10 @@
 //! One limit of one node, as a gate asks for it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tollgate_engine::{Clock, Limiter, Strategy, SystemClock};
+use tollgate_engine::{Clock, Limiter, Strategy, SystemClock, Time};
 use tollgate_gate::elsewhere::{
     Answered, Asked, Counter, Elsewhere, Keeper, Manner, Together, Whose,
 };
@@ -18,15 +19,41 @@ const LONG: Duration = Duration::from_secs(20);
 
 pub const KEY: &str = "tollgate:ratelimit:one";
 
-/// One limit of one node: a bucket that time does not fill while a test runs.
+/// A node's clock, which need not agree with Redis'.
+pub struct NodeClock {
+    clock: SystemClock,
+    behind: AtomicU64,
+}
+
+impl Clock for NodeClock {
+    fn now(&self) -> Time {
+        let behind = self.behind.load(Relaxed);
+        Time::from_nanos(self.clock.now().as_nanos().saturating_sub(behind))
+    }
+}
+
+/// One limit of one node, which time does not fill while a test runs.
 pub struct Node {
-    pub shared: SharedCounters<SystemClock>,
-    limiter: Arc<Limiter<SystemClock>>,
+    pub shared: SharedCounters<NodeClock>,
+    limiter: Arc<Limiter<NodeClock>>,
     keeper: Arc<dyn Keeper>,
+}
+
+/// What the limit is.
+#[derive(Clone, Copy)]
+pub enum Counts {
+    Bucket,
+    /// Windows of a day.
+    Window,
+    /// A month's balance.
+    Quota,
 }
 
 #[derive(Clone, Copy)]
 pub struct Terms {
+    pub counts: Counts,
+    /// By how much the node's clock is behind Redis'.
+    pub behind: Duration,
     pub consistency: Consistency,
     pub capacity: u64,
     pub fallback: Fallback,
@@ -35,6 +62,8 @@ pub struct Terms {
 }
 
 pub const TERMS: Terms = Terms {
+    counts: Counts::Bucket,
+    behind: Duration::ZERO,
     consistency: Consistency::Strict,
     capacity: 100,
     fallback: Fallback::LocalOnly,
@@ -49,17 +78,29 @@ impl Node {
             _ => "strict",
         };
         let capacity = terms.capacity;
+        let limit = match terms.counts {
+            Counts::Bucket => format!(
+                "rate_limit: {{ algorithm: token_bucket, sustained: {{ rate: 1, window: day }},
+    burst: {{ capacity: {capacity} }}, scope: user, consistency: {consistency} }}"
+            ),
+            Counts::Window => format!(
+                "rate_limit: {{ algorithm: fixed_window, sustained: {{ rate: {capacity}, window: day }},
+    scope: user, consistency: {consistency} }}"
+            ),
+            Counts::Quota => format!("quota: {{ limit: {capacity}, window: month }}"),
+        };
         let text = format!(
             "
 rate_limit_sync: {{ enabled: true }}
-plans: {{ a: {{ rate_limit: {{ algorithm: token_bucket, sustained: {{ rate: 1, window: day }},
-    burst: {{ capacity: {capacity} }}, scope: user, consistency: {consistency} }} }} }}
+plans: {{ a: {{ {limit} }} }}
 tenants: [ {{ id: acme, plan: a }} ]
 "
         );
         let policy = Policy::of("policy.yaml", text.as_bytes())
             .unwrap_or_else(|faults| panic!("{}", faults.diagnostics));
-        let limiter = Arc::new(Limiter::with_clock(SystemClock::new(), 100_000));
+        let behind = AtomicU64::new(terms.behind.as_nanos() as u64);
+        let clock = NodeClock { clock: SystemClock::new(), behind };
+        let limiter = Arc::new(Limiter::with_clock(clock, 100_000));
         let sharing = Sharing {
             settings: Settings::new(url).unwrap().timeout(terms.timeout),
             prefix: "tollgate".to_owned(),
@@ -75,6 +116,11 @@ tenants: [ {{ id: acme, plan: a }} ]
         let node = Node { shared, limiter, keeper };
         node.up().await;
         node
+    }
+
+    /// From now on its clock agrees with Redis'.
+    pub fn catches_up(&self) {
+        self.limiter.clock().behind.store(0, Relaxed);
     }
 
     pub async fn up(&self) {

@@ -41,6 +41,17 @@ impl Cluster {
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
+
+    /// Which of them has a key.
+    pub fn home_of(&self, key: &str) -> &Server {
+        let slot: usize = self.servers[0].ask(&["CLUSTER", "KEYSLOT", key]);
+        &self.servers[[5461, 10_923].partition_point(|first| *first <= slot)]
+    }
+
+    /// What is left of a bucket, if it was ever charged.
+    pub fn tokens(&self, key: &str) -> Option<u64> {
+        self.home_of(key).ask(&["HGET", key, "tokens"])
+    }
 }
 
 /// A primary, its replica, and the sentinel that watches them.

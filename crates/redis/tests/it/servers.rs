@@ -211,6 +211,13 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
         .block_on(test)
 }
 
+/// How many scripts a server has run.
+pub fn calls(server: &Server) -> u64 {
+    let stats: String = server.ask(&["INFO", "commandstats"]);
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+    line.split(['=', ',']).nth(1).unwrap().parse().unwrap()
+}
+
 /// Waits until a condition holds, for a generous time.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..3000 {
