@@ -71,9 +71,21 @@ impl Forwarder {
         told: HeadLines,
         connection: &Connection,
     ) -> Result<Response<Body>, ForwardError> {
+        self.forward_noting(upstream, request, told, (connection, &Cell::new(true))).await
+    }
+
+    /// The same for whoever wants to know whether anybody can have seen the request, also when nobody waits for the end of it: then
+    /// `unseen` is no longer set.
+    pub(crate) async fn forward_noting(
+        &self,
+        upstream: &Arc<Upstream>,
+        request: &mut Request<RequestBody>,
+        told: HeadLines,
+        (connection, unseen): (&Connection, &Cell<bool>),
+    ) -> Result<Response<Body>, ForwardError> {
         let _pending = upstream.backpressure().enter();
         let local = self.local(upstream);
-        let mut outbound = Outbound::new(request, told, connection);
+        let mut outbound = Outbound::new(request, told, (connection, unseen));
         let needs_http2 = head::is_grpc(outbound.request);
         let picked = self.pick(&local, upstream).await?;
         if let Some(protocol) = outbound.wanted_upgrade() {
@@ -110,13 +122,15 @@ impl Forwarder {
     ) -> Result<Response<Body>, Failed> {
         let timeout = way.upstream.response_timeout;
         let pool = &way.picked.pool;
-        let answered = match self.link(&way).await {
-            Ok(Link::Own(busy)) => busy.exchange(outbound, timeout).await,
-            Ok(Link::Shared(shared)) => {
-                shared.exchange(outbound, (pool, &self.ticker, timeout)).await
-            }
+        let link = match self.link(&way).await {
+            Ok(link) => link,
             // The address' health has been told.
             Err(error) => return Err(Failed { error, may_repeat: true, is_targets_fault: false }),
+        };
+        outbound.unseen.set(false);
+        let answered = match link {
+            Link::Own(busy) => busy.exchange(outbound, timeout).await,
+            Link::Shared(shared) => shared.exchange(outbound, (pool, &self.ticker, timeout)).await,
         };
         match &answered {
             Ok(_) => pool.target.succeeded(),

@@ -1,5 +1,7 @@
 //! A request on its way to an upstream.
 
+use std::cell::Cell;
+
 use http::Request;
 use http::header::HeaderValue;
 use tollgate_wire::HeadLines;
@@ -16,20 +18,22 @@ pub(crate) struct Outbound<'r> {
     /// Lines that are added, and stand in the place of all that the caller sent under their names.
     pub(crate) told: HeadLines,
     pub(crate) hops: Hops,
+    /// Set as long as nobody can have seen it.
+    pub(crate) unseen: &'r Cell<bool>,
 }
 
 impl<'r> Outbound<'r> {
     pub(crate) fn new(
         request: &'r mut Request<RequestBody>,
         mut told: HeadLines,
-        connection: &Connection,
+        (connection, unseen): (&Connection, &'r Cell<bool>),
     ) -> Outbound<'r> {
         let mut hops = Hops::of(request.headers());
         if connection.is_from_proxy() {
             hops = hops.without_claims();
         }
         head::forwarded(request, &mut told, connection);
-        Outbound { request, told, hops }
+        Outbound { request, told, hops, unseen }
     }
 
     /// The protocol that the caller asks to switch to.

@@ -45,6 +45,7 @@ impl Forwarder {
                 self.dial((upstream, &picked.pool), picked.until(upstream), true).await?
             }
         };
+        outbound.unseen.set(false);
         let wanted = (outbound.take(), protocol);
         exchange((upstream, &picked.pool, stream), wanted, &self.presence).await
     }

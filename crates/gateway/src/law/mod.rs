@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate_engine::Clock;
-use tollgate_gate::{Lines, Passage};
+use tollgate_gate::{Gate, Lines, Passage};
 use tollgate_policy::compile::Work;
 use tollgate_policy::routes::normalise;
 use tollgate_wire::{HeadLines, degraded_by, names};
@@ -87,7 +87,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         request: &mut Request<RequestBody>,
         (connection, forwarder): (&Connection, &Forwarder),
         plane: &Plane,
-        (held, record): (&OnceCell<K::Found>, &mut Record),
+        (held, unseen, record): (&OnceCell<K::Found>, &Cell<bool>, &mut Record),
     ) -> Response<Body> {
         let (gate, in_force) = (&self.shared.gate, plane.in_force());
         let answer = Answer::new(&record.request_id, request);
@@ -138,7 +138,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         record.know(&caller);
 
         let asked = self.metrics.is_sampled().then(|| gate.limiter().clock().now());
-        let mut passage = gate.pass(in_force, &caller, Work::on(route)).await;
+        let passage = gate.pass(in_force, &caller, Work::on(route)).await;
         if let Some(asked) = asked {
             self.metrics.took(gate.limiter().clock().now() - asked);
         }
@@ -153,13 +153,13 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             return answer.refused(&passage);
         }
 
-        let degraded = passage.degraded();
+        unseen.set(true);
+        let charged = Charged { gate, passage, unseen };
+        let degraded = charged.passage.degraded();
         let upstream = match degraded {
             Some((_, Some(number))) => {
                 // Another than the one that was asked for, so it has not been looked at yet.
                 if let Err(wait) = plane.upstream(number).backpressure().check() {
-                    gate.give_back(&mut passage);
-                    record.forgive();
                     record.cause = Some(Cause::Overloaded);
                     self.metrics.overloaded();
                     return answer.overloaded(plane.upstream_source(number), wait);
@@ -175,16 +175,15 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         }
 
         let sent = gate.limiter().clock().now();
-        let mut response = match forwarder.forward(upstream, request, told, connection).await {
+        let forwarded = forwarder.forward_noting(upstream, request, told, (connection, unseen));
+        let mut response = match forwarded.await {
             Ok(response) => response,
             Err(error) => {
                 self.metrics.failed(error.cause());
                 let mut response = answer.fault(error.status(), &capitalised(&error.to_string()));
-                if error.was_never_sent() {
-                    gate.give_back(&mut passage);
-                    record.forgive();
-                } else {
-                    let lines = limit_lines(HeadLines::default(), &passage, mark.as_ref());
+                unseen.set(error.was_never_sent());
+                if !unseen.get() {
+                    let lines = limit_lines(HeadLines::default(), &charged.passage, mark.as_ref());
                     response.body_mut().set_lines(lines);
                 }
                 return response;
@@ -194,7 +193,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         names::strip(response.headers_mut());
         let mut lines = HeadLines::with_capacity(USUAL_LINES);
         lines.set(&names::X_REQUEST_ID, &record.request_id);
-        response.body_mut().set_lines(limit_lines(lines, &passage, mark.as_ref()));
+        response.body_mut().set_lines(limit_lines(lines, &charged.passage, mark.as_ref()));
         response
     }
 }
@@ -210,8 +209,9 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
         let plane = self.shared.plane.load();
         let wants_details = self.recorder.wants_details();
         let record = Record::new(self.request_ids.next(), began, request, wants_details);
-        let mut told = Told { law: self, plane: &plane, held: OnceCell::new(), record };
-        let of = (&told.held, &mut told.record);
+        let (held, unseen) = (OnceCell::new(), Cell::new(false));
+        let mut told = Told { law: self, plane: &plane, held, unseen, record };
+        let of = (&told.held, &told.unseen, &mut told.record);
         let response = self.decide(request, (connection, forwarder), &plane, of).await;
         told.record.status = response.status();
         response
@@ -251,11 +251,32 @@ struct Told<'l, K: Keys, R: Recorder> {
     plane: &'l Plane,
     /// Its key, once that is known.
     held: OnceCell<K::Found>,
+    /// It was charged, and no upstream can have seen it.
+    unseen: Cell<bool>,
     record: Record,
+}
+
+/// What a request was charged. It is given back if no upstream can have seen the request, however that ends: it could not be
+/// sent, or its caller hung up while somebody was still being called.
+struct Charged<'l, 'f> {
+    gate: &'l Gate,
+    passage: Passage<'f>,
+    unseen: &'l Cell<bool>,
+}
+
+impl Drop for Charged<'_, '_> {
+    fn drop(&mut self) {
+        if self.unseen.get() {
+            self.gate.give_back(&mut self.passage);
+        }
+    }
 }
 
 impl<K: Keys, R: Recorder> Drop for Told<'_, K, R> {
     fn drop(&mut self) {
+        if self.unseen.get() {
+            self.record.forgive();
+        }
         if let (Some(route), tokens @ 1..) = (self.record.route, self.record.spent()) {
             let tier = self.plane.tier(self.record.plan);
             self.law.metrics.spent((tier, self.plane.endpoint(route)), tokens);

@@ -204,14 +204,13 @@ fn one_connection_too_many_is_answered_like_any_request() {
     assert!(body.contains(header(&head, "x-request-id").unwrap()), "{body}");
 }
 
-#[test]
-fn an_upstream_that_cannot_be_connected_to_in_time_is_504_and_costs_nothing() {
-    // Nobody accepts here, and the line is full: the kernel answers no more who want to connect.
+/// Where nobody accepts and the line is full: the kernel answers no more who want to connect.
+fn nowhere() -> (std::net::SocketAddr, Vec<socket2::Socket>) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
     socket.listen(0).unwrap();
     let address = socket.local_addr().unwrap();
-    let waiting: Vec<_> = (0..8)
+    let mut sockets: Vec<_> = (0..8)
         .map(|_| {
             let caller =
                 socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -220,15 +219,38 @@ fn an_upstream_that_cannot_be_connected_to_in_time_is_504_and_costs_nothing() {
             caller
         })
         .collect();
-    let gateway = TestLaw::new(&format!(
+    sockets.push(socket);
+    (address.as_socket().unwrap(), sockets)
+}
+
+/// One request a day to an upstream that nobody can connect to.
+fn to_nowhere(address: std::net::SocketAddr, connect_timeout_ms: u64) -> TestLaw {
+    TestLaw::new(&format!(
         "
 auth: {{ mode: none }}
-upstreams: {{ api: {{ url: \"http://{}\", connect_timeout_ms: 300 }} }}
+upstreams: {{ api: {{ url: \"http://{address}\", connect_timeout_ms: {connect_timeout_ms} }} }}
 routes: [ {{ path: \"/*\", upstream: api }} ]
 defaults: {{ client: {{ sustained: {{ rate: 1, window: day }}, scope: user }}, tenant: null }}
-",
-        address.as_socket().unwrap()
-    ));
+"
+    ))
+}
+
+#[test]
+fn who_hangs_up_before_there_is_a_connection_is_given_everything_back() {
+    let (address, _sockets) = nowhere();
+    let gateway = to_nowhere(address, 600_000);
+    for asked in 1..=3 {
+        drop(Raw::connect(gateway.address).write("GET / HTTP/1.1\r\nhost: a\r\n\r\n"));
+        eventually("it is noticed", || gateway.records().len() == asked);
+        let record = &gateway.records()[asked - 1];
+        assert_eq!((&record.outcome, record.status.as_u16()), (&Outcome::GivenBack, 499));
+    }
+}
+
+#[test]
+fn an_upstream_that_cannot_be_connected_to_in_time_is_504_and_costs_nothing() {
+    let (address, _sockets) = nowhere();
+    let gateway = to_nowhere(address, 300);
     for _ in 0..2 {
         let (head, body) = get(&gateway, "/", "");
         assert!(head.starts_with("HTTP/1.1 504"), "{head}");
@@ -236,5 +258,4 @@ defaults: {{ client: {{ sustained: {{ rate: 1, window: day }}, scope: user }}, t
         assert!(body.contains("Connecting to the upstream took too long."), "{body}");
     }
     assert_eq!(gateway.records()[1].outcome, Outcome::GivenBack);
-    drop(waiting);
 }

@@ -12,7 +12,7 @@ use crate::upstream::Origin;
 
 /// Writes the head and says how the body follows.
 pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound<'_>, origin: &Origin) -> Framing {
-    let Outbound { request, told, hops } = outbound;
+    let Outbound { request, told, hops, .. } = outbound;
     let (uri, headers) = (request.uri(), request.headers());
     out.extend_from_slice(request.method().as_str().as_bytes());
     out.push(b' ');

@@ -1,5 +1,7 @@
 //! The codec alone, without a stream.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use proptest::prelude::*;
@@ -279,7 +281,8 @@ fn a_request_head_is_what_the_caller_sent_without_what_is_not_the_upstreams() {
         told.set_text(&http::HeaderName::from_static("x-told"), "truth");
         let has_length = headers.iter().any(|(name, _)| *name == "content-length");
         let length = if has_length { "content-length: 0\r\n" } else { "" };
-        let outbound = Outbound { request: &mut request, told, hops };
+        let unseen = &Cell::new(true);
+        let outbound = Outbound { request: &mut request, told, hops, unseen };
         let mut out = Vec::new();
         let framing = request_head::write(&mut out, &outbound, &upstream.origins()[0]);
         assert_eq!(framing, Framing::Done);
