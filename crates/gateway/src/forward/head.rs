@@ -31,9 +31,16 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// What tells of the caller beside `X-Forwarded-*`, which we say ourselves: of anybody but a trusted proxy nobody
-/// shall believe it.
-const CLAIMS: [HeaderName; 2] = [header::FORWARDED, HeaderName::from_static("x-real-ip")];
+/// What tells of the caller beside what we say ourselves: of anybody but a trusted proxy nobody shall believe it.
+const CLAIMS: [HeaderName; 7] = [
+    header::FORWARDED,
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-forwarded-scheme"),
+    HeaderName::from_static("x-forwarded-server"),
+    HeaderName::from_static("x-forwarded-ssl"),
+];
 
 /// Which of those a head has. Most have few of them: one look at each name costs less than eight lookups in vain.
 #[derive(Clone, Copy, Debug)]
@@ -57,12 +64,13 @@ impl Hops {
 
     fn place(name: &HeaderName) -> Option<usize> {
         // The lengths of those names; few others have one of them.
-        match name.as_str().len() {
-            2 | 7 | 10 | 16..=19 => HOP_BY_HOP.iter().position(|hop| hop == name),
-            9 => {
+        let text = name.as_str();
+        match text.len() {
+            9 | 15..=18 if text.starts_with(['f', 'x']) => {
                 let place = CLAIMS.iter().position(|claim| claim == name);
                 place.map(|at| HOP_BY_HOP.len() + at)
             }
+            2 | 7 | 10 | 16..=19 => HOP_BY_HOP.iter().position(|hop| hop == name),
             _ => None,
         }
     }
