@@ -76,7 +76,7 @@ impl Counters {
             match table.find(key) {
                 Ok(place) => {
                     let slot = table.slot(place);
-                    if slot.rule == rule.id {
+                    if rule.decides(slot) {
                         let mut state = slot.state();
                         let refusal = flat.take(&mut state, cost, now);
                         if refusal.is_none() {
@@ -86,8 +86,8 @@ impl Counters {
                     }
                 }
                 Err(place) if cost > 0 && self.held.load(Relaxed) < self.max_keys.load(Relaxed) => {
-                    let slot = Slot::new(key, rule.id);
-                    return self.check_new(&mut table, place, slot, flat, cost, now);
+                    let charge = Charge::new(rule, identity).cost(cost);
+                    return self.check_new(table, place, charge, flat, now);
                 }
                 Err(_) => {}
             }
@@ -100,16 +100,20 @@ impl Counters {
     #[inline(never)]
     fn check_new(
         &self,
-        table: &mut Table,
+        mut table: MutexGuard<'_, Table>,
         place: Place,
-        mut slot: Slot,
+        charge: Charge<'_>,
         flat: &Flat,
-        cost: u64,
         now: Time,
     ) -> Option<Refusal> {
+        if charge.rule.is_superseded() {
+            drop(table);
+            return self.check_slowly(charge, now);
+        }
         let mut state = State::NEW;
-        let refusal = flat.take(&mut state, cost, now);
+        let refusal = flat.take(&mut state, charge.cost, now);
         if refusal.is_none() {
+            let mut slot = Slot::new(charge.key(), charge.rule.id);
             slot.set_state(state);
             self.held.fetch_add(1, Relaxed);
             self.note_renewal(slot.key, || flat.renewed_at(&state));

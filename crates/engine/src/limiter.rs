@@ -91,9 +91,11 @@ impl<C: Clock> Limiter<C> {
     /// Called again with other figures, it changes the rule without pause: its counters keep their tokens,
     /// clamped to a lower capacity and not filled to a higher one. Another algorithm or window
     /// starts anew. Unchanged, it is the same rule. Whoever still holds the old rule is decided by the
-    /// new figures where a counter has already been carried over.
+    /// new figures from now on; only windows and quotas may have several in force at once.
     pub fn define(&self, name: &str, limit: Limit) -> Arc<Rule> {
-        let rule = self.counters.rules.write().define(&self.seed, name, limit, self.clock.now());
+        let mut rules = self.counters.rules.write();
+        let rule = rules.define(&self.seed, name, limit, || self.clock.now());
+        drop(rules);
         self.counters.forget_bounds();
         rule
     }

@@ -6,7 +6,6 @@ use crate::cell::Cell;
 use crate::chain::{Bits, Chain, Charge, Room, Successors, Verdict, join_log};
 use crate::counters::Counters;
 use crate::locked::Locked;
-use crate::rules::Found;
 use crate::slots::{Place, Slot};
 use crate::sync::Ordering::Relaxed;
 use crate::table::Table;
@@ -72,7 +71,9 @@ impl Counters {
             let table = locked.table(charge);
             match table.find(charge.key()) {
                 Ok(slot) => self.take_found(table, slot, charge, successors, true, now),
-                Err(_) if !self.take_new(table, charges, index, now) => return Err(index),
+                Err(_) if !self.take_new(table, charges, index, successors, now) => {
+                    return Err(index);
+                }
                 Err(_) => {}
             }
         }
@@ -98,7 +99,7 @@ impl Counters {
             let table = locked.table(charge);
             match table.find(charge.key()) {
                 Ok(slot) => self.take_found(table, slot, charge, successors, blocked, now),
-                Err(_) if !self.take_new(table, charges, index, now) => {
+                Err(_) if !self.take_new(table, charges, index, successors, now) => {
                     return Err(Hitch::Full(index));
                 }
                 Err(_) => new = true,
@@ -127,7 +128,7 @@ impl Counters {
         now: Time,
     ) {
         (charge.is_new, charge.successor) = (false, 0);
-        if table.slot(slot).rule != charge.rule.id {
+        if !charge.rule.decides(table.slot(slot)) {
             self.reconcile(table.slot(slot), charge, successors, now);
         }
         let limit = charge.rule(successors).limit();
@@ -153,6 +154,7 @@ impl Counters {
         table: &mut Table,
         charges: &mut [Charge<'_>],
         index: usize,
+        successors: &mut Successors,
         now: Time,
     ) -> bool {
         let (earlier, rest) = charges.split_at_mut(index);
@@ -162,13 +164,15 @@ impl Counters {
         }
         let same = earlier.iter().filter(|other| other.key() == charge.key());
         let cost = same.map(|other| other.cost).fold(charge.cost, u64::saturating_add);
-        let (limit, capacity) = (charge.rule.limit(), charge.rule.limit().capacity());
+        (charge.is_new, charge.is_charged) = (true, false);
+        self.succeed(charge, successors);
+        let limit = charge.rule(successors).limit();
+        let capacity = limit.capacity();
         charge.set_refusal((cost > capacity).then_some(Refusal::Never));
         charge.seen = Bits::of(match limit.form() {
             Form::Flat(_) => State::NEW,
             Form::Log(_) => join_log(capacity, Time::EPOCH),
         });
-        (charge.is_new, charge.is_charged, charge.successor) = (true, false, 0);
         true
     }
 
@@ -179,12 +183,20 @@ impl Counters {
             charge.is_new && charge.cost > 0 && charge.refusal().is_none()
         };
         for charge in chain.charges.iter_mut().filter(new) {
+            let rule = charge.rule(&chain.successors);
             let table = locked.table(charge);
-            let slot = table.find(charge.key()).unwrap_or_else(|place| {
-                self.held.fetch_add(1, Relaxed);
-                table.insert(place, Slot::new(charge.key(), charge.rule.id))
-            });
-            let mut cell = Cell::new(table, slot, charge.rule.limit());
+            let slot = match table.find(charge.key()) {
+                // Another charge of this chain has added it, perhaps under other figures.
+                Ok(slot) => {
+                    self.rules.read().bring_to(rule, table.slot(slot), now);
+                    slot
+                }
+                Err(place) => {
+                    self.held.fetch_add(1, Relaxed);
+                    table.insert(place, Slot::new(charge.key(), rule.id))
+                }
+            };
+            let mut cell = Cell::new(table, slot, rule.limit());
             cell.charge(charge.cost, now);
             (charge.seen, charge.is_charged) = (Bits::of(cell.seen(now)), true);
             self.note_renewal(charge.key(), || cell.renewed_at());
@@ -224,8 +236,7 @@ impl Counters {
         }
     }
 
-    /// Brings a slot that was written under other figures to the charge's own, or the charge to the
-    /// slot's where that is ahead.
+    /// Brings a slot that was written under other figures to the charge's own, or to what has taken their place.
     #[cold]
     pub(crate) fn reconcile(
         &self,
@@ -234,17 +245,22 @@ impl Counters {
         successors: &mut Successors,
         now: Time,
     ) {
-        let found = self.rules.read().reconcile(charge.rule, slot.rule, slot.state(), now);
-        let (id, state) = match found {
-            Found::Carried(state) => (charge.rule.id, state),
-            Found::Newer(rule, state) => {
-                let id = rule.id;
-                charge.successor = successors.add(rule);
-                (id, state)
-            }
-        };
-        slot.rule = id;
-        slot.set_state(state);
+        let rules = self.rules.read();
+        charge.successor = rules.successor_of(charge.rule).map_or(0, |new| successors.add(new));
+        let rule = charge.rule(successors);
+        if slot.rule != rule.id {
+            rules.bring_to(rule, slot, now);
+        }
+    }
+
+    /// Lets what has taken the place of the charge's rule decide, for a counter that is not there yet.
+    #[cold]
+    pub(crate) fn succeed(&self, charge: &mut Charge<'_>, successors: &mut Successors) {
+        charge.successor = 0;
+        if charge.rule.is_superseded() {
+            let newest = self.rules.read().successor_of(charge.rule);
+            charge.successor = newest.map_or(0, |new| successors.add(new));
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tollgate_engine::{Chain, Charge, FakeClock, Limit, Limiter, Period, Rate};
+use tollgate_engine::{Chain, Charge, FakeClock, Identity, Limit, Limiter, Period, Rate, Rule};
 
 fn limiter() -> (FakeClock, Limiter<FakeClock>) {
     let clock = FakeClock::default();
@@ -58,6 +58,69 @@ fn whoever_still_holds_the_old_rule_is_decided_by_the_new_figures() {
     assert_eq!((chain.standing(0).limit, chain.standing(0).remaining), (4, 1));
     assert!(limiter.check(&old, id, 2).is_err());
     assert!(limiter.check(&new, id, 1).is_ok());
+}
+
+/// Everything there is to charge a counter with, under the rule that somebody still holds.
+type Charging = fn(&Limiter<FakeClock>, &Rule, Identity, u64) -> bool;
+
+const CHARGING: [Charging; 3] = [
+    |limiter, rule, id, cost| limiter.check(rule, id, cost).is_ok(),
+    |limiter, rule, id, cost| limiter.decide(rule, id, cost).is_allowed(),
+    |limiter, rule, id, cost| {
+        limiter.absorb(rule, id, cost);
+        true
+    },
+];
+
+/// Charged under its old figures an hour after they changed, a counter of 100 tokens had to wait for four days: as of
+/// the moment of the change it lacked an hour's worth of the old, quicker rate.
+#[test]
+fn a_charge_under_an_old_rule_is_never_carried_over_as_of_a_moment_before_it() {
+    for (charge, is_there) in CHARGING.into_iter().flat_map(|c| [(c, false), (c, true)]) {
+        let (clock, limiter) = limiter();
+        let (old, id) = (limiter.define("user", bucket(100, 100)), limiter.identity("alice"));
+        if is_there {
+            limiter.check(&old, id, 1).unwrap();
+        }
+        let new = limiter.define("user", bucket(1, 100));
+        clock.advance(Duration::from_secs(3_600));
+        assert!(charge(&limiter, &old, id, 1));
+        assert_eq!(limiter.peek(&new, id).remaining, 99);
+        assert_eq!(limiter.peek(&old, id).remaining, 99);
+    }
+}
+
+#[test]
+fn two_rules_of_one_counter_never_admit_its_capacity_twice() {
+    for (charge, is_there) in CHARGING.into_iter().flat_map(|c| [(c, false), (c, true)]) {
+        let (clock, limiter) = limiter();
+        let (old, id) = (limiter.define("user", bucket(1, 10)), limiter.identity("alice"));
+        if is_there {
+            limiter.check(&old, id, 1).unwrap();
+        }
+        let new = limiter.define("user", bucket(1_000, 10));
+        clock.advance(Duration::from_secs(1));
+        assert!(charge(&limiter, &old, id, 10));
+        assert!(limiter.check(&new, id, 1).is_err());
+        assert!(limiter.check(&old, id, 1).is_err());
+    }
+}
+
+/// What took a rule's place decides for whoever holds the old one, also after it was replaced itself, nobody
+/// held it in between, and what was in the middle is forgotten.
+#[test]
+fn an_old_rule_is_decided_by_the_newest_whoever_holds_that() {
+    let (clock, limiter) = limiter();
+    let (old, id) = (limiter.define("user", bucket(100, 100)), limiter.identity("alice"));
+    for rate in [3, 5, 1] {
+        drop(limiter.define("user", bucket(rate, 100)));
+        limiter.sweep();
+    }
+    clock.advance(Duration::from_secs(3_600));
+    limiter.check(&old, id, 60).unwrap();
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(limiter.peek(&old, id).remaining, 50);
+    assert_eq!(limiter.peek(&limiter.define("user", bucket(1, 100)), id).remaining, 50);
 }
 
 #[test]
