@@ -5,12 +5,14 @@
 //! decision is one point in time for everybody (linearizable), a refused request has charged nothing, and nobody
 //! can see, or be refused by, a charge that is put back.
 
+use parking_lot::Mutex;
 use tollgate_core::{Algorithm, Flat, Form, Refusal, State, Time};
 
 use crate::chain::{Chain, Charge};
 use crate::eviction::UNKNOWN;
 use crate::rules::Rules;
 use crate::slots::{Place, Slot};
+use crate::sweep::Pass;
 use crate::sync::{AtomicU64, AtomicUsize, Locker, MutexGuard, Ordering::Relaxed, RwLock};
 use crate::table::Table;
 use crate::{Identity, Rule};
@@ -26,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) held: AtomicUsize,
     /// No shard has anything to evict before this moment.
     pub(crate) none_before: AtomicU64,
+    /// How far those who sweep a part at a time have come.
+    pub(crate) pass: Mutex<Pass>,
     pub(crate) evicted: AtomicU64,
     pub(crate) overflowed: AtomicU64,
 }
@@ -50,6 +54,7 @@ impl Counters {
             max_keys: AtomicUsize::new(max_keys),
             rules: RwLock::new(Rules::default()),
             none_before: bound(),
+            pass: Mutex::default(),
             evicted: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
         }

@@ -12,7 +12,6 @@ use tollgate_core::Time;
 use crate::chain::{Charge, Room};
 use crate::counters::Counters;
 use crate::identity::Identity;
-use crate::slots::RuleId;
 use crate::sync::Ordering::Relaxed;
 use crate::table::Table;
 
@@ -122,31 +121,5 @@ impl Counters {
         for bound in self.none_before_in.iter().chain([&self.none_before]) {
             bound.store(UNKNOWN, Relaxed);
         }
-    }
-
-    /// Looks through every shard: evicts what is renewed, carries the rest over to present figures, and
-    /// frees what is kept of rules that are gone. Each shard is locked for some tens of microseconds.
-    pub(crate) fn sweep(&self, now: Time) -> usize {
-        let unheld = self.rules.read().unheld();
-        let mut in_use: Vec<RuleId> = Vec::new();
-        let mut evicted = 0;
-        for (index, shard) in self.shards.iter().enumerate() {
-            let mut table = shard.lock();
-            shard.forget_meetings();
-            self.none_before_in[index].store(UNKNOWN, Relaxed);
-            evicted += self.evict(&mut table, index, now);
-            if !unheld.is_empty() {
-                in_use.extend(table.rules());
-                in_use.sort_unstable();
-                in_use.dedup();
-            }
-        }
-        let mut rules = self.rules.write();
-        for candidate in unheld {
-            if in_use.binary_search(&candidate.id).is_err() {
-                rules.release(candidate);
-            }
-        }
-        evicted
     }
 }

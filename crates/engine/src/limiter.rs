@@ -47,6 +47,9 @@ pub struct Stats {
     pub overflowed: u64,
 }
 
+/// How many rules are defined for each part of a sweep: what is kept of superseded ones stays bounded.
+const SWEEP_EVERY: usize = 8;
+
 impl Limiter {
     /// How many counters a limiter holds unless told otherwise.
     pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -94,9 +97,15 @@ impl<C: Clock> Limiter<C> {
     /// new figures from now on; only windows and quotas may have several in force at once.
     pub fn define(&self, name: &str, limit: Limit) -> Arc<Rule> {
         let mut rules = self.counters.rules.write();
+        let before = rules.len();
         let rule = rules.define(&self.seed, name, limit, || self.clock.now());
+        let now_many = rules.len();
         drop(rules);
         self.counters.forget_bounds();
+        // Whatever was superseded is freed in time, though nobody should ever sweep.
+        if now_many > before && now_many.is_multiple_of(SWEEP_EVERY) {
+            self.counters.sweep_next(self.clock.now());
+        }
         rule
     }
 
@@ -178,6 +187,12 @@ impl<C: Clock> Limiter<C> {
     /// what is in use. Whoever needs a shard just then waits for some tens of microseconds.
     pub fn sweep(&self) -> usize {
         self.counters.sweep(self.clock.now())
+    }
+
+    /// Does a hundredth of what [`sweep`](Limiter::sweep) does, the next one each time, and tells whether there is more to do
+    /// until everything was looked at once. For whoever must not be kept for milliseconds.
+    pub fn sweep_next(&self) -> bool {
+        self.counters.sweep_next(self.clock.now())
     }
 
     /// What is held.

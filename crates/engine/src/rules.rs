@@ -76,6 +76,8 @@ pub(crate) struct Rules {
     entries: Vec<Option<Entry>>,
     free: Vec<RuleId>,
     by_counter: HashMap<u128, RuleId>,
+    /// How often a number began to be held.
+    holds: u64,
 }
 
 #[derive(Debug)]
@@ -87,8 +89,8 @@ struct Entry {
     rule: Weak<Rule>,
     /// Those whose place it has taken and that somebody may still hold.
     before: Vec<Weak<Rule>>,
-    /// How often it was held again after nobody had.
-    revivals: u64,
+    /// Which hold of any number this is: no two are the same, also of a number that was freed in between.
+    hold: u64,
 }
 
 impl Rules {
@@ -102,6 +104,8 @@ impl Rules {
         clock: impl Fn() -> Time,
     ) -> Arc<Rule> {
         let salt = salt(seed, name, &limit);
+        self.holds += 1;
+        let hold = self.holds;
         let current = self.by_counter.get(&salt).copied();
         let entry = current.and_then(|id| Some((id, self.entry_mut(id)?)));
         if let Some((id, entry)) = entry
@@ -110,7 +114,7 @@ impl Rules {
             return entry.rule.upgrade().unwrap_or_else(|| {
                 let rule = Rule::new(id, salt, name, limit);
                 entry.rule = Arc::downgrade(&rule);
-                entry.revivals += 1;
+                entry.hold = hold;
                 rule
             });
         }
@@ -134,7 +138,7 @@ impl Rules {
             next: None,
             rule: Arc::downgrade(&rule),
             before,
-            revivals: 0,
+            hold,
         });
         self.by_counter.insert(salt, id);
         rule
@@ -205,14 +209,19 @@ impl Rules {
         let all =
             self.entries.iter().zip(0..).filter_map(|(entry, id)| Some((entry.as_ref()?, id)));
         all.filter(|(entry, _)| entry.rule.strong_count() == 0)
-            .map(|(entry, id)| Unheld { id, revivals: entry.revivals })
+            .map(|(entry, id)| Unheld { id, hold: entry.hold })
             .collect()
+    }
+
+    /// How many numbers are taken.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len().saturating_sub(1 + self.free.len())
     }
 
     /// Frees a number that no slot bears, if nobody has held its rule since it was found unheld.
     pub(crate) fn release(&mut self, found: Unheld) {
         let Some(entry) = self.entry(found.id) else { return };
-        if entry.rule.strong_count() > 0 || entry.revivals != found.revivals {
+        if entry.rule.strong_count() > 0 || entry.hold != found.hold {
             return;
         }
         let salt = entry.salt;
@@ -228,7 +237,7 @@ impl Rules {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unheld {
     pub(crate) id: RuleId,
-    revivals: u64,
+    hold: u64,
 }
 
 fn carry(old: &Limit, new: &Limit, state: State, at: Time) -> State {
