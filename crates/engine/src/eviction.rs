@@ -82,7 +82,8 @@ impl Counters {
         false
     }
 
-    /// Forgets every counter of a shard that equals a new one, and tells how many.
+    /// Forgets every counter of a shard that equals a new one, and tells how many. The others stay as they are, also under
+    /// old figures: a chain may have charged one of them, and put it back as it found it.
     pub(crate) fn evict(&self, table: &mut Table, shard: usize, now: Time) -> usize {
         let none_before = &self.none_before_in[shard];
         if now.as_nanos() < none_before.load(Relaxed) {
@@ -92,8 +93,6 @@ impl Counters {
         let mut soonest = Time::MAX;
         let gone = table.retain(|slot| {
             let (id, state) = rules.latest(slot.rule, slot.state());
-            slot.rule = id;
-            slot.set_state(state);
             let renewed = rules.renewed_at(id, state);
             if renewed > now {
                 soonest = soonest.min(renewed);

@@ -110,10 +110,6 @@ impl Slots {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
-    }
-
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
         self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
     }

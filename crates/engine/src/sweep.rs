@@ -64,7 +64,11 @@ impl Counters {
         shard.forget_meetings();
         self.none_before_in[index].store(UNKNOWN, Relaxed);
         pass.evicted += self.evict(&mut table, index, now);
-        for id in table.rules() {
+        let rules = self.rules.read();
+        for slot in table.slots() {
+            let (id, state) = rules.latest(slot.rule, slot.state());
+            slot.rule = id;
+            slot.set_state(state);
             if let Some(in_use) = pass.in_use.get_mut(id as usize) {
                 *in_use = true;
             }

@@ -2,6 +2,7 @@
 
 use tollgate_core::{Algorithm, Form, Limit, Refusal, State, Time};
 
+use crate::Rule;
 use crate::cell::Cell;
 use crate::chain::{Bits, Chain, Charge, Room, Successors, Verdict, join_log};
 use crate::counters::Counters;
@@ -227,7 +228,7 @@ impl Counters {
             // A meter whose figures have changed since keeps the charge: what was seen is in the old
             // figures' units, and too little given back is repaid by time.
             let rule = charge.rule(&chain.successors);
-            if !rule.limit().kind().has_burst() || table.slot(slot).rule == rule.id {
+            if understands(rule, table.slot(slot)) {
                 let mut cell = Cell::new(table, slot, rule.limit());
                 cell.give_back(charge.cost, charge.seen.state(), now);
                 self.note_renewal(charge.key(), || cell.renewed_at());
@@ -271,13 +272,21 @@ fn undo(chain: &mut Chain<'_>, locked: &mut Locked<'_>, now: Time) {
     let made = |charge: &&mut Charge<'_>| charge.is_charged && !charge.is_elsewhere();
     for charge in chain.charges.iter_mut().rev().filter(made) {
         let table = locked.table(charge);
-        if let Ok(slot) = table.find(charge.key()) {
-            let mut cell = Cell::new(table, slot, charge.rule(&chain.successors).limit());
+        let rule = charge.rule(&chain.successors);
+        if let Ok(slot) = table.find(charge.key())
+            && understands(rule, table.slot(slot))
+        {
+            let mut cell = Cell::new(table, slot, rule.limit());
             cell.give_back(charge.cost, charge.seen.state(), now);
             charge.seen = Bits::of(cell.seen(now));
         }
         charge.is_charged = false;
     }
+}
+
+/// Whether what was seen under a rule can be given back to a slot: a meter's state is in units of its figures.
+fn understands(rule: &Rule, slot: &Slot) -> bool {
+    !rule.limit().kind().has_burst() || slot.rule == rule.id
 }
 
 /// [`Counters::take_found`] for a log.
@@ -298,4 +307,44 @@ fn take_log(
     }
     charge.set_refusal(refusal);
     charge.seen = Bits::of(cell.seen(now));
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Rate;
+
+    use super::*;
+    use crate::{Clock, FakeClock, Limiter};
+
+    /// A chain is undone after the figures of what it charged have changed. Put back in the old figures' units, a
+    /// charge of one token was 100 of the new.
+    #[test]
+    fn undoing_a_chain_never_grants_whatever_became_of_its_counters() {
+        let limit = |rate| Limit::token_bucket(Rate::per_second(rate)).burst(100).build();
+        for (carried_by, expected) in [("nobody", 50), ("room", 50), ("sweep", 49)] {
+            let clock = FakeClock::default();
+            let limiter = Limiter::with_clock(clock.clone(), 1_000);
+            let counters = limiter.counters();
+            let old = limiter.define("user", limit(10).expect("good figures"));
+            let alice = limiter.identity("alice");
+            limiter.check(&old, alice, 50).expect("full");
+            let mut chain = Chain::new();
+            chain.push(Charge::new(&old, alice));
+            assert!(counters.take(&mut chain, clock.now()).is_admitted());
+            let new = limiter.define("user", limit(1_000).expect("good figures"));
+            match carried_by {
+                "room" => {
+                    let shard = counters.shard_of(new.key(alice));
+                    counters.evict(&mut counters.shards[shard].lock(), shard, clock.now());
+                }
+                "sweep" => assert_eq!(limiter.sweep(), 0),
+                _ => {}
+            }
+            let mut locked = Locked::none();
+            locked.lock(counters, &mut chain.charges);
+            undo(&mut chain, &mut locked, clock.now());
+            drop(locked);
+            assert_eq!(limiter.peek(&new, alice).remaining, expected, "{carried_by}");
+        }
+    }
 }
