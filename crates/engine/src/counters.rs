@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) held: AtomicUsize,
     /// No shard has anything to evict before this moment.
     pub(crate) none_before: AtomicU64,
+    /// The shard that is looked through next for somebody who finds no room in its own.
+    pub(crate) next_for_room: AtomicUsize,
     /// How far those who sweep a part at a time have come.
     pub(crate) pass: Mutex<Pass>,
     pub(crate) evicted: AtomicU64,
@@ -54,6 +56,7 @@ impl Counters {
             max_keys: AtomicUsize::new(max_keys),
             rules: RwLock::new(Rules::default()),
             none_before: bound(),
+            next_for_room: AtomicUsize::new(0),
             pass: Mutex::default(),
             evicted: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),

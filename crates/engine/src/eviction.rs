@@ -24,9 +24,9 @@ pub(crate) const UNKNOWN: u64 = 0;
 /// How long it may be believed that nothing can be evicted: the bound is computed without stopping others.
 const BELIEVED_FOR: Duration = Duration::from_secs(1);
 
-/// How many shards are looked through for one newcomer; the next one goes on from there, because
-/// looking through a shard tells when it is worth looking again.
-const SHARDS_AT_ONCE: usize = 4;
+/// How many counters are looked through in vain for one newcomer, which takes some hundred microseconds: all of a
+/// small store, four shards of a large one. The next newcomer goes on from there.
+const LOOK_THROUGH: usize = 32_768;
 
 impl Counters {
     /// Whether one more counter may be added to this table.
@@ -57,7 +57,7 @@ impl Counters {
         }
     }
 
-    /// Evicts from the first shard that has something to evict.
+    /// Evicts from the next shard that has something to evict.
     fn make_room(&self, now: Time) -> bool {
         let believed = self.none_before.load(Relaxed);
         if now.as_nanos() < believed {
@@ -65,14 +65,17 @@ impl Counters {
         }
         let mut soonest = (now + BELIEVED_FOR).as_nanos();
         let mut looked = 0;
-        for (index, shard) in self.shards.iter().enumerate() {
+        let first = self.next_for_room.load(Relaxed) % self.shards.len();
+        for index in (first..self.shards.len()).chain(0..first) {
             if self.none_before_in[index].load(Relaxed) <= now.as_nanos() {
-                if self.evict(&mut shard.lock(), index, now) > 0 {
-                    return true;
-                }
-                looked += 1;
-                if looked == SHARDS_AT_ONCE {
+                self.next_for_room.store(index, Relaxed);
+                if looked >= LOOK_THROUGH {
                     return false;
+                }
+                let mut table = self.shards[index].lock();
+                looked += table.len();
+                if self.evict(&mut table, index, now) > 0 {
+                    return true;
                 }
             }
             soonest = soonest.min(self.none_before_in[index].load(Relaxed));

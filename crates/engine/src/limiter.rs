@@ -9,6 +9,7 @@ use tollgate_core::{Decision, Limit, Refusal, Standing, Time};
 use crate::chain::{Chain, Charge, Verdict};
 use crate::counters::Counters;
 use crate::identity::{Identity, Seed};
+use crate::rules::Change;
 use crate::sync::Ordering::Relaxed;
 use crate::{Clock, Rule, SystemClock};
 
@@ -97,13 +98,14 @@ impl<C: Clock> Limiter<C> {
     /// new figures from now on; only windows and quotas may have several in force at once.
     pub fn define(&self, name: &str, limit: Limit) -> Arc<Rule> {
         let mut rules = self.counters.rules.write();
-        let before = rules.len();
-        let rule = rules.define(&self.seed, name, limit, || self.clock.now());
-        let now_many = rules.len();
+        let (rule, change) = rules.define(&self.seed, name, limit, || self.clock.now());
+        let is_time = change != Change::None && rules.len().is_multiple_of(SWEEP_EVERY);
         drop(rules);
-        self.counters.forget_bounds();
-        // Whatever was superseded is freed in time, though nobody should ever sweep.
-        if now_many > before && now_many.is_multiple_of(SWEEP_EVERY) {
+        if change == Change::Replaced {
+            self.counters.forget_bounds();
+        }
+        // What has been superseded is freed in time though nobody else should ever sweep.
+        if is_time {
             self.counters.sweep_next(self.clock.now());
         }
         rule

@@ -93,6 +93,17 @@ struct Entry {
     hold: u64,
 }
 
+/// What a definition changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing.
+    None,
+    /// There is one rule more.
+    New,
+    /// It took another's place, whose counters are its own from now on.
+    Replaced,
+}
+
 impl Rules {
     /// The rule of this name with these figures. The clock is read when a change takes effect: after nobody can
     /// charge under the old figures any more.
@@ -102,7 +113,7 @@ impl Rules {
         name: &str,
         limit: Limit,
         clock: impl Fn() -> Time,
-    ) -> Arc<Rule> {
+    ) -> (Arc<Rule>, Change) {
         let salt = salt(seed, name, &limit);
         self.holds += 1;
         let hold = self.holds;
@@ -111,18 +122,19 @@ impl Rules {
         if let Some((id, entry)) = entry
             && entry.limit == limit
         {
-            return entry.rule.upgrade().unwrap_or_else(|| {
+            let rule = entry.rule.upgrade().unwrap_or_else(|| {
                 let rule = Rule::new(id, salt, name, limit);
                 entry.rule = Arc::downgrade(&rule);
                 entry.hold = hold;
                 rule
             });
+            return (rule, Change::None);
         }
         let id = self.allot();
         let rule = Rule::new(id, salt, name, limit);
         // What counts charges means the same under any figures, and several may be in force at once,
         // as a quota's are whose users have different plans. Only a meter is carried over.
-        let mut before = Vec::new();
+        let (mut before, mut change) = (Vec::new(), Change::New);
         if let Some(old) = current
             && rule.limit.kind().has_burst()
             && let Some(old) = self.entry_mut(old)
@@ -131,6 +143,7 @@ impl Rules {
             before.push(old.rule.clone());
             before.retain(|held| held.upgrade().map(|held| held.supersede(&rule)).is_some());
             old.next = Some((id, clock()));
+            change = Change::Replaced;
         }
         self.entries[id as usize] = Some(Entry {
             limit: rule.limit.clone(),
@@ -141,7 +154,7 @@ impl Rules {
             hold,
         });
         self.by_counter.insert(salt, id);
-        rule
+        (rule, change)
     }
 
     fn allot(&mut self) -> RuleId {

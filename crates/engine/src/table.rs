@@ -207,8 +207,8 @@ impl Table {
         }
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    /// How many counters there are.
+    pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 }
