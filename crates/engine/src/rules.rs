@@ -208,12 +208,12 @@ impl Rules {
         slot.set_state(state);
     }
 
-    /// When a slot equals a new one; never, for the present figures of a rule nobody knows.
+    /// When a slot equals a new one; never, if its rule is not known: it may not be forgotten then.
     pub(crate) fn renewed_at(&self, id: RuleId, state: State) -> Time {
         match self.entry(id).map(|entry| entry.limit.form()) {
             Some(Form::Flat(flat)) => flat.renewed_at(&state),
             Some(Form::Log(_)) => Time::from_nanos(state.to_bits() as u64),
-            None => Time::EPOCH,
+            None => Time::MAX,
         }
     }
 
