@@ -22,6 +22,8 @@ pub(crate) struct Counters {
     pub(crate) shards: Box<[Locker<Table>]>,
     /// For each shard a moment before which nothing in it can be evicted.
     pub(crate) none_before_in: Box<[AtomicU64]>,
+    /// For each shard a moment until which it is not looked through again.
+    pub(crate) rests_until: Box<[AtomicU64]>,
     pub(crate) rules: RwLock<Rules>,
     pub(crate) max_keys: AtomicUsize,
     /// How many counters are held, in all shards.
@@ -34,6 +36,8 @@ pub(crate) struct Counters {
     pub(crate) pass: Mutex<Pass>,
     pub(crate) evicted: AtomicU64,
     pub(crate) overflowed: AtomicU64,
+    /// How many counters were looked at to make room.
+    pub(crate) looked_through: AtomicU64,
 }
 
 /// A shard holds about this many counters when the store is full: few enough to look through at once, and
@@ -52,6 +56,7 @@ impl Counters {
         Counters {
             shards: std::iter::repeat_with(shard).take(shards).collect(),
             none_before_in: std::iter::repeat_with(bound).take(shards).collect(),
+            rests_until: std::iter::repeat_with(bound).take(shards).collect(),
             held: AtomicUsize::new(0),
             max_keys: AtomicUsize::new(max_keys),
             rules: RwLock::new(Rules::default()),
@@ -60,6 +65,7 @@ impl Counters {
             pass: Mutex::default(),
             evicted: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
+            looked_through: AtomicU64::new(0),
         }
     }
 

@@ -3,10 +3,12 @@
 //! Nothing is asked of a request here. A pass carries counters over to the figures in force, gives back the memory of those
 //! that equal new ones, and then knows which rules no counter bears: what is kept of those that nobody holds is freed.
 
+use std::time::Duration;
+
 use tollgate_core::Time;
 
 use crate::counters::Counters;
-use crate::eviction::UNKNOWN;
+use crate::eviction::UNUSED_FOR;
 use crate::rules::Unheld;
 use crate::sync::Ordering::Relaxed;
 
@@ -22,6 +24,8 @@ pub(crate) struct Pass {
     /// By number, as far as those of the unheld reach: whether a counter bears it.
     in_use: Vec<bool>,
     evicted: usize,
+    /// For how long a counter must have equalled a new one to be forgotten.
+    unused_for: Duration,
 }
 
 impl Counters {
@@ -35,12 +39,17 @@ impl Counters {
     /// Looks through the next few shards, and tells whether the pass goes on. If somebody is at it already it need not
     /// be done again.
     pub(crate) fn sweep_next(&self, now: Time) -> bool {
-        self.pass.try_lock().is_some_and(|mut pass| self.sweep_part(&mut pass, now))
+        self.pass.try_lock().is_some_and(|mut pass| {
+            // A full store would give at once to others what whoever comes often needs again.
+            pass.unused_for = UNUSED_FOR;
+            self.sweep_part(&mut pass, now)
+        })
     }
 
     fn sweep_part(&self, pass: &mut Pass, now: Time) -> bool {
         if pass.next_shard == 0 {
-            *pass = Pass { unheld: self.rules.read().unheld(), ..Pass::default() };
+            let (unheld, unused_for) = (self.rules.read().unheld(), pass.unused_for);
+            *pass = Pass { unheld, unused_for, ..Pass::default() };
             let numbers = pass.unheld.iter().map(|unheld| unheld.id as usize + 1);
             pass.in_use = vec![false; numbers.max().unwrap_or(0)];
         }
@@ -62,17 +71,25 @@ impl Counters {
         let shard = &self.shards[index];
         let mut table = shard.lock();
         shard.forget_meetings();
-        self.none_before_in[index].store(UNKNOWN, Relaxed);
-        pass.evicted += self.evict(&mut table, index, now);
         let rules = self.rules.read();
-        for slot in table.slots() {
+        let mut soonest = Time::MAX;
+        let gone = table.retain(|slot| {
             let (id, state) = rules.latest(slot.rule, slot.state());
             slot.rule = id;
             slot.set_state(state);
+            let renewed = rules.renewed_at(id, state);
+            if renewed + pass.unused_for <= now {
+                return false;
+            }
+            soonest = soonest.min(renewed + UNUSED_FOR);
             if let Some(in_use) = pass.in_use.get_mut(id as usize) {
                 *in_use = true;
             }
-        }
+            true
+        });
+        self.none_before_in[index].store(soonest.as_nanos(), Relaxed);
+        self.forgot(gone);
+        pass.evicted += gone;
     }
 }
 
