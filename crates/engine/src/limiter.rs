@@ -120,7 +120,19 @@ impl<C: Clock> Limiter<C> {
     /// Charges `cost` to one counter if it passes.
     #[inline]
     pub fn check(&self, rule: &Rule, identity: Identity, cost: u64) -> Result<(), Refusal> {
-        match self.counters.check(rule, identity, cost, self.clock.now()) {
+        self.check_at(rule, identity, cost, self.clock.now())
+    }
+
+    /// [`check`](Limiter::check) for whoever has read the clock already.
+    #[inline]
+    pub fn check_at(
+        &self,
+        rule: &Rule,
+        identity: Identity,
+        cost: u64,
+        now: Time,
+    ) -> Result<(), Refusal> {
+        match self.counters.check(rule, identity, cost, now) {
             None => Ok(()),
             Some(refusal) => Err(refusal),
         }
