@@ -224,7 +224,8 @@ impl Lanes {
         let own = self.turns.iter().position(|id| *id == lane).unwrap_or(self.turns.len());
         let costs = self.turns.iter().enumerate().map(|(turn, id)| {
             let rounds = if turn < own { depth + 1 } else { depth };
-            self.by_id[id].iter().take(rounds).map(|waiter| waiter.cost).sum::<u64>()
+            let ahead = self.by_id[id].iter().take(rounds).map(|waiter| waiter.cost);
+            ahead.fold(0, u64::saturating_add)
         });
         costs.fold(0, u64::saturating_add)
     }

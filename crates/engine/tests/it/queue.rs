@@ -295,3 +295,31 @@ async fn whoever_may_wait_for_ever_does() {
     }
     assert_eq!(line.order(), ["first", "second"]);
 }
+
+/// Costs that add up to more than there are numbers are a long wait, not a fault.
+#[tokio::test(start_paused = true)]
+async fn costs_of_any_size_may_wait_in_one_lane() {
+    let queue = Queue::new(Duration::from_secs(1), 10);
+    let limiter = Limiter::with_clock(PausedClock(Instant::now()), 10);
+    let lane = limiter.identity("acme");
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            let queue = Rc::new(queue);
+            for _ in 0..2 {
+                let (queue, clock) = (Rc::clone(&queue), *limiter.clock());
+                tokio::task::spawn_local(async move {
+                    let request = Waiting { lane, cost: u64::MAX };
+                    let never = |_| Err::<(), _>(Some(Duration::from_millis(500)));
+                    queue.pass(&clock, request, |_| None, never).await
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(queue.len(), 2);
+            let request = Waiting { lane, cost: 1 };
+            let behind = |ahead| (ahead == u64::MAX).then_some(Duration::from_secs(9));
+            let refused = queue.pass(limiter.clock(), request, behind, |_| Ok(())).await;
+            assert_eq!(refused, Err(QueueRefusal::TooLong(Duration::from_secs(9))));
+        })
+        .await;
+}
