@@ -46,7 +46,7 @@ impl<C: Clock> Limiter<C> {
         self.counters().look(&mut chain, now);
         chain.charges[0].cost = cost;
         chain.charges[0].is_charged = cost > 0;
-        self.counters().give_back(&mut chain, now);
+        self.counters().give_back(&mut chain, || self.clock().now());
     }
 }
 

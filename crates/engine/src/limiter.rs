@@ -72,6 +72,9 @@ impl<C: Clock> Limiter<C> {
     ///
     /// When it is full and no counter has equalled a new one for a second, further identities of a limit share that
     /// limit's overflow counter. No counter it holds is ever reset to make room.
+    ///
+    /// The clock must not go back: a counter that was forgotten because it equalled a new one is new also at an earlier
+    /// moment, when it still owed something.
     pub fn with_clock(clock: C, max_keys: usize) -> Limiter<C> {
         Limiter { clock, seed: Seed::random(), counters: Counters::new(max_keys) }
     }
@@ -187,7 +190,7 @@ impl<C: Clock> Limiter<C> {
 
     /// Gives back what an admitted chain was charged, because the request was not served after all.
     pub fn give_back(&self, chain: &mut Chain<'_>) {
-        self.counters.give_back(chain, self.clock.now());
+        self.counters.give_back(chain, || self.clock.now());
     }
 
     /// Makes a counter new again.

@@ -81,6 +81,11 @@ impl<T> Locker<T> {
         self.value.lock()
     }
 
+    #[cfg(test)]
+    pub(crate) fn meetings(&self) -> u64 {
+        self.met.load(Ordering::Relaxed)
+    }
+
     /// Forgets who met here: what was hot need not stay so.
     pub(crate) fn forget_meetings(&self) {
         self.met.store(0, Ordering::Relaxed);

@@ -216,10 +216,12 @@ impl Counters {
         verdict
     }
 
-    /// Gives back everything a chain was charged, at once for everybody.
-    pub(crate) fn give_back(&self, chain: &mut Chain<'_>, now: Time) {
+    /// Gives back everything a chain was charged, at once for everybody. The clock is read when nobody else can charge any
+    /// more: as of a moment before another's charge, too much would be given back.
+    pub(crate) fn give_back(&self, chain: &mut Chain<'_>, clock: impl Fn() -> Time) {
         let mut locked = Locked::none();
         locked.lock(self, &mut chain.charges);
+        let now = clock();
         let made = |charge: &&mut Charge<'_>| charge.is_charged && !charge.is_elsewhere();
         for charge in chain.charges.iter_mut().filter(made) {
             charge.is_charged = false;
@@ -346,5 +348,34 @@ mod tests {
             drop(locked);
             assert_eq!(limiter.peek(&new, alice).remaining, expected, "{carried_by}");
         }
+    }
+    /// Whoever gives back reads the clock, waits for the lock, and meanwhile eight seconds pass and another charges.
+    /// Given back as of before that, eight seconds' worth of tokens were granted a second time.
+    #[test]
+    fn giving_back_while_another_charges_grants_nothing() {
+        let clock = FakeClock::default();
+        let limiter = Limiter::with_clock(clock.clone(), 1_000);
+        let limit = Limit::token_bucket(Rate::per_second(1)).burst(10).build();
+        let rule = limiter.define("user", limit.expect("good figures"));
+        let alice = limiter.identity("alice");
+        let mut chain = Chain::new();
+        chain.push(Charge::new(&rule, alice).cost(10));
+        assert!(limiter.take(&mut chain).is_admitted());
+
+        let key = rule.key(alice);
+        let shard = &limiter.counters().shards[limiter.counters().shard_of(key)];
+        std::thread::scope(|scope| {
+            let mut table = shard.lock();
+            let giving = scope.spawn(|| limiter.give_back(&mut chain));
+            while shard.meetings() == 0 {
+                std::thread::yield_now();
+            }
+            clock.advance(std::time::Duration::from_secs(8));
+            let place = table.find(key).expect("charged");
+            Cell::new(&mut table, place, rule.limit()).charge(5, clock.now());
+            drop(table);
+            giving.join().expect("no panic");
+        });
+        assert_eq!(limiter.peek(&rule, alice).remaining, 5);
     }
 }
