@@ -6,7 +6,7 @@
 //! can see, or be refused by, a charge that is put back.
 
 use parking_lot::Mutex;
-use tollgate_core::{Algorithm, Flat, Form, Refusal, State, Time};
+use tollgate_core::{Algorithm, Flat, Form, Limit, Refusal, State, Time};
 
 use crate::chain::{Chain, Charge};
 use crate::eviction::UNKNOWN;
@@ -154,7 +154,9 @@ impl Counters {
         let mut chain = Chain::new();
         chain.push(charge.cost(0));
         self.take(&mut chain, now);
-        match chain.rule(0).limit().form() {
+        let limit = chain.rule(0).limit();
+        let (windows, ahead) = whole_windows(limit, ahead);
+        let refusal = match limit.form() {
             Form::Flat(flat) => {
                 let mut state = chain.charges[0].seen.state();
                 flat.charge(&mut state, ahead, now);
@@ -166,6 +168,12 @@ impl Counters {
                 steps.charge(&mut log, ahead, now);
                 steps.refusal(&log, charge.cost, now)
             }
+        };
+        match refusal {
+            None if windows == 0 => None,
+            None => Some(Refusal::Wait(windows)),
+            Some(Refusal::Wait(nanos)) => Some(Refusal::Wait(nanos.saturating_add(windows))),
+            Some(Refusal::Never) => Some(Refusal::Never),
         }
     }
 
@@ -181,5 +189,17 @@ impl Counters {
     #[inline]
     fn table_of(&self, key: u128) -> MutexGuard<'_, Table> {
         self.shards[self.shard_of(key)].lock()
+    }
+}
+
+/// The nanoseconds of whole windows that pass while `ahead` is charged, and what is left of it for the last. A meter has
+/// no windows, and nobody waits for a second period of a quota.
+fn whole_windows(limit: &Limit, ahead: u64) -> (u64, u64) {
+    match limit.rate() {
+        Some(rate) if !limit.kind().has_burst() => {
+            let windows = ahead / limit.capacity().max(1);
+            (windows.saturating_mul(rate.window().nanos()), ahead % limit.capacity().max(1))
+        }
+        _ => (0, ahead),
     }
 }

@@ -237,3 +237,31 @@ fn a_reset_counter_is_new() {
     }
     assert_eq!(limiter.stats().held, 0);
 }
+
+/// Whoever stands behind others is told when they have all passed, however many windows that takes.
+#[test]
+fn waiting_behind_others_takes_as_long_as_they_do() {
+    let minute = Rate::per_minute(10);
+    let limits = [
+        Limit::fixed_window(minute).build().unwrap(),
+        Limit::sliding_window_log(minute).build().unwrap(),
+        Limit::token_bucket(minute).burst(10).build().unwrap(),
+    ];
+    for limit in limits {
+        for used in [0, 4, 10] {
+            let (clock, limiter) = limiter();
+            let (rule, id) = (limiter.define("all", limit.clone()), limiter.identity("all"));
+            limiter.check(&rule, id, used).unwrap();
+            let begin = clock.now();
+            let told: Vec<_> =
+                (0..45).map(|ahead| limiter.wait_behind(Charge::new(&rule, id), ahead)).collect();
+            for (ahead, told) in told.into_iter().enumerate() {
+                while let Err(refusal) = limiter.check(&rule, id, 1) {
+                    clock.advance(refusal.retry_after().unwrap());
+                }
+                let kind = limit.kind();
+                assert_eq!(told, Some(clock.now() - begin), "{kind:?}: {ahead} ahead, {used} used");
+            }
+        }
+    }
+}
