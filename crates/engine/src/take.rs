@@ -71,7 +71,10 @@ impl Counters {
             }
             let table = locked.table(charge);
             match table.find(charge.key()) {
-                Ok(slot) => self.take_found(table, slot, charge, successors, true, now),
+                Ok(slot) => {
+                    self.take_found(table, slot, charge, successors, true, now);
+                    refuse_for_ever(charges, index, successors);
+                }
                 Err(_) if !self.take_new(table, charges, index, successors, now) => {
                     return Err(index);
                 }
@@ -105,7 +108,10 @@ impl Counters {
                 }
                 Err(_) => new = true,
             }
-            refused |= charges[index].refusal().is_some();
+            if charges[index].refusal().is_some() {
+                refused = true;
+                refuse_for_ever(charges, index, successors);
+            }
             blocked |= charges[index].blocks();
         }
         if refused {
@@ -158,13 +164,11 @@ impl Counters {
         successors: &mut Successors,
         now: Time,
     ) -> bool {
-        let (earlier, rest) = charges.split_at_mut(index);
-        let charge = &mut rest[0];
+        let cost = cost_together(charges, index);
+        let charge = &mut charges[index];
         if charge.room != Room::Overflow && !self.has_room(table, charge.key(), now) {
             return false;
         }
-        let same = earlier.iter().filter(|other| other.key() == charge.key());
-        let cost = same.map(|other| other.cost).fold(charge.cost, u64::saturating_add);
         (charge.is_new, charge.is_charged) = (true, false);
         self.succeed(charge, successors);
         let limit = charge.rule(successors).limit();
@@ -264,6 +268,25 @@ impl Counters {
             let newest = self.rules.read().successor_of(charge.rule);
             charge.successor = newest.map_or(0, |new| successors.add(new));
         }
+    }
+}
+
+/// What a chain charges one counter with, up to the charge at `index` and with it: those before it that pass count too.
+#[cold]
+fn cost_together(charges: &[Charge<'_>], index: usize) -> u64 {
+    let (key, cost) = (charges[index].key(), charges[index].cost);
+    let passing = |other: &&Charge<'_>| other.key() == key && other.refusal().is_none();
+    let earlier = charges[..index].iter().filter(passing).map(|other| other.cost);
+    earlier.fold(cost, u64::saturating_add)
+}
+
+/// Where a chain charges one counter with more than that can ever have, waiting does not help, though each charge alone
+/// would only have to wait.
+#[cold]
+fn refuse_for_ever(charges: &mut [Charge<'_>], index: usize, successors: &Successors) {
+    let capacity = charges[index].rule(successors).limit().capacity();
+    if cost_together(charges, index) > capacity {
+        charges[index].set_refusal(Some(Refusal::Never));
     }
 }
 
