@@ -52,7 +52,7 @@ pub trait Algorithm {
     ///
     /// What time has meanwhile paid off is not given a second time: afterwards the counter never
     /// admits more than if the charge had not been made, and exactly as much where nothing was paid off
-    /// in vain.
+    /// in vain. `now` must not be before a charge that was made since: a state does not tell when that was.
     fn give_back(&self, state: &mut Self::State, receipt: Receipt, now: Time);
 
     /// Where the counter stands.

@@ -81,7 +81,7 @@ impl Counter {
         })
     }
 
-    /// Takes a charge back.
+    /// Takes a charge back, at a moment that is not before any charge made since.
     pub fn give_back(&mut self, receipt: Receipt, now: Time) {
         on!(self.limit, &mut self.held, |steps, state| steps.give_back(state, receipt, now));
     }

@@ -46,7 +46,7 @@ impl<C: Clock> Limiter<C> {
         self.counters().look(&mut chain, now);
         chain.charges[0].cost = cost;
         chain.charges[0].is_charged = cost > 0;
-        self.counters().give_back(&mut chain, now);
+        self.counters().give_back(&mut chain, || self.clock().now());
     }
 }
 
@@ -74,14 +74,15 @@ impl Counters {
             }
             let place = match table.find(charge.key()) {
                 Ok(place) => {
-                    if table.slot(place).rule != charge.rule.id {
+                    if !charge.rule.decides(table.slot(place)) {
                         self.reconcile(table.slot(place), charge, successors, now);
                     }
                     place
                 }
                 Err(place) => {
                     self.held.fetch_add(1, Relaxed);
-                    table.insert(place, Slot::new(charge.key(), charge.rule.id))
+                    self.succeed(charge, successors);
+                    table.insert(place, Slot::new(charge.key(), charge.rule(successors).id))
                 }
             };
             let mut cell = Cell::new(table, place, charge.rule(successors).limit());

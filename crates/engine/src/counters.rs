@@ -5,12 +5,14 @@
 //! decision is one point in time for everybody (linearizable), a refused request has charged nothing, and nobody
 //! can see, or be refused by, a charge that is put back.
 
-use tollgate_core::{Algorithm, Flat, Form, Refusal, State, Time};
+use parking_lot::Mutex;
+use tollgate_core::{Algorithm, Flat, Form, Limit, Refusal, State, Time};
 
 use crate::chain::{Chain, Charge};
 use crate::eviction::UNKNOWN;
 use crate::rules::Rules;
 use crate::slots::{Place, Slot};
+use crate::sweep::Pass;
 use crate::sync::{AtomicU64, AtomicUsize, Locker, MutexGuard, Ordering::Relaxed, RwLock};
 use crate::table::Table;
 use crate::{Identity, Rule};
@@ -20,14 +22,22 @@ pub(crate) struct Counters {
     pub(crate) shards: Box<[Locker<Table>]>,
     /// For each shard a moment before which nothing in it can be evicted.
     pub(crate) none_before_in: Box<[AtomicU64]>,
+    /// For each shard a moment until which it is not looked through again.
+    pub(crate) rests_until: Box<[AtomicU64]>,
     pub(crate) rules: RwLock<Rules>,
     pub(crate) max_keys: AtomicUsize,
     /// How many counters are held, in all shards.
     pub(crate) held: AtomicUsize,
     /// No shard has anything to evict before this moment.
     pub(crate) none_before: AtomicU64,
+    /// The shard that is looked through next for somebody who finds no room in its own.
+    pub(crate) next_for_room: AtomicUsize,
+    /// How far those who sweep a part at a time have come.
+    pub(crate) pass: Mutex<Pass>,
     pub(crate) evicted: AtomicU64,
     pub(crate) overflowed: AtomicU64,
+    /// How many counters were looked at to make room.
+    pub(crate) looked_through: AtomicU64,
 }
 
 /// A shard holds about this many counters when the store is full: few enough to look through at once, and
@@ -46,12 +56,16 @@ impl Counters {
         Counters {
             shards: std::iter::repeat_with(shard).take(shards).collect(),
             none_before_in: std::iter::repeat_with(bound).take(shards).collect(),
+            rests_until: std::iter::repeat_with(bound).take(shards).collect(),
             held: AtomicUsize::new(0),
             max_keys: AtomicUsize::new(max_keys),
             rules: RwLock::new(Rules::default()),
             none_before: bound(),
+            next_for_room: AtomicUsize::new(0),
+            pass: Mutex::default(),
             evicted: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
+            looked_through: AtomicU64::new(0),
         }
     }
 
@@ -76,7 +90,7 @@ impl Counters {
             match table.find(key) {
                 Ok(place) => {
                     let slot = table.slot(place);
-                    if slot.rule == rule.id {
+                    if rule.decides(slot) {
                         let mut state = slot.state();
                         let refusal = flat.take(&mut state, cost, now);
                         if refusal.is_none() {
@@ -86,8 +100,8 @@ impl Counters {
                     }
                 }
                 Err(place) if cost > 0 && self.held.load(Relaxed) < self.max_keys.load(Relaxed) => {
-                    let slot = Slot::new(key, rule.id);
-                    return self.check_new(&mut table, place, slot, flat, cost, now);
+                    let charge = Charge::new(rule, identity).cost(cost);
+                    return self.check_new(table, place, charge, flat, now);
                 }
                 Err(_) => {}
             }
@@ -100,16 +114,20 @@ impl Counters {
     #[inline(never)]
     fn check_new(
         &self,
-        table: &mut Table,
+        mut table: MutexGuard<'_, Table>,
         place: Place,
-        mut slot: Slot,
+        charge: Charge<'_>,
         flat: &Flat,
-        cost: u64,
         now: Time,
     ) -> Option<Refusal> {
+        if charge.rule.is_superseded() {
+            drop(table);
+            return self.check_slowly(charge, now);
+        }
         let mut state = State::NEW;
-        let refusal = flat.take(&mut state, cost, now);
+        let refusal = flat.take(&mut state, charge.cost, now);
         if refusal.is_none() {
+            let mut slot = Slot::new(charge.key(), charge.rule.id);
             slot.set_state(state);
             self.held.fetch_add(1, Relaxed);
             self.note_renewal(slot.key, || flat.renewed_at(&state));
@@ -136,7 +154,9 @@ impl Counters {
         let mut chain = Chain::new();
         chain.push(charge.cost(0));
         self.take(&mut chain, now);
-        match chain.rule(0).limit().form() {
+        let limit = chain.rule(0).limit();
+        let (windows, ahead) = whole_windows(limit, ahead);
+        let refusal = match limit.form() {
             Form::Flat(flat) => {
                 let mut state = chain.charges[0].seen.state();
                 flat.charge(&mut state, ahead, now);
@@ -148,6 +168,12 @@ impl Counters {
                 steps.charge(&mut log, ahead, now);
                 steps.refusal(&log, charge.cost, now)
             }
+        };
+        match refusal {
+            None if windows == 0 => None,
+            None => Some(Refusal::Wait(windows)),
+            Some(Refusal::Wait(nanos)) => Some(Refusal::Wait(nanos.saturating_add(windows))),
+            Some(Refusal::Never) => Some(Refusal::Never),
         }
     }
 
@@ -163,5 +189,17 @@ impl Counters {
     #[inline]
     fn table_of(&self, key: u128) -> MutexGuard<'_, Table> {
         self.shards[self.shard_of(key)].lock()
+    }
+}
+
+/// The nanoseconds of whole windows that pass while `ahead` is charged, and what is left of it for the last. A meter has
+/// no windows, and nobody waits for a second period of a quota.
+fn whole_windows(limit: &Limit, ahead: u64) -> (u64, u64) {
+    match limit.rate() {
+        Some(rate) if !limit.kind().has_burst() => {
+            let windows = ahead / limit.capacity().max(1);
+            (windows.saturating_mul(rate.window().nanos()), ahead % limit.capacity().max(1))
+        }
+        _ => (0, ahead),
     }
 }

@@ -1,9 +1,14 @@
 //! Bounded memory: what may be forgotten, and what happens when nothing may.
 //!
-//! A counter that equals a new one is forgotten losslessly. To know without looking when there is none, every
-//! shard keeps a moment before which none of its counters is renewed, and the store keeps one for all.
-//! Charging only puts a renewal off, so these moments stay true bounds until a counter is added or given
-//! something back, which lowers them. As long as nothing was ever evicted they are not known, and cost nothing.
+//! A counter that equals a new one is forgotten losslessly. Whoever comes again and again has such a counter for a moment
+//! between two requests, and it must not lose it to newcomers that keep the room for a day: room is made of counters
+//! that have been unused for a while, those first that have been for longest, and no more of them than are soon needed.
+//!
+//! To know without looking when there is none, every shard keeps a moment before which none of its counters may go, and
+//! the store keeps one for all. Charging only puts that off, so these moments stay true bounds until a counter is added
+//! or given something back, which lowers them. As long as nothing was ever evicted they are not known, and cost
+//! nothing. Where counters are charged all the time their bounds are always in the past, so a shard that was looked
+//! through and had not enough is left alone for a while besides.
 
 use std::time::Duration;
 
@@ -12,7 +17,7 @@ use tollgate_core::Time;
 use crate::chain::{Charge, Room};
 use crate::counters::Counters;
 use crate::identity::Identity;
-use crate::slots::RuleId;
+use crate::slots::Slot;
 use crate::sync::Ordering::Relaxed;
 use crate::table::Table;
 
@@ -25,9 +30,21 @@ pub(crate) const UNKNOWN: u64 = 0;
 /// How long it may be believed that nothing can be evicted: the bound is computed without stopping others.
 const BELIEVED_FOR: Duration = Duration::from_secs(1);
 
-/// How many shards are looked through for one newcomer; the next one goes on from there, because
-/// looking through a shard tells when it is worth looking again.
-const SHARDS_AT_ONCE: usize = 4;
+/// For how long a counter must have equalled a new one before somebody else gets its room.
+pub(crate) const UNUSED_FOR: Duration = Duration::from_secs(1);
+
+/// How long a shard that had little or nothing to evict is left alone.
+const REST: Duration = Duration::from_millis(10);
+
+/// What part of a shard is evicted at once: many newcomers share the price of one look.
+const PART: usize = 16;
+
+/// However small a shard is, so many are evicted at once.
+const FEW: usize = 8;
+
+/// How many counters are looked through in vain for one newcomer, which takes some hundred microseconds: all of a
+/// small store, four shards of a large one. The next newcomer goes on from there.
+const LOOK_THROUGH: usize = 32_768;
 
 impl Counters {
     /// Whether one more counter may be added to this table.
@@ -58,7 +75,7 @@ impl Counters {
         }
     }
 
-    /// Evicts from the first shard that has something to evict.
+    /// Evicts from the next shard that has something to evict.
     fn make_room(&self, now: Time) -> bool {
         let believed = self.none_before.load(Relaxed);
         if now.as_nanos() < believed {
@@ -66,45 +83,78 @@ impl Counters {
         }
         let mut soonest = (now + BELIEVED_FOR).as_nanos();
         let mut looked = 0;
-        for (index, shard) in self.shards.iter().enumerate() {
-            if self.none_before_in[index].load(Relaxed) <= now.as_nanos() {
-                if self.evict(&mut shard.lock(), index, now) > 0 {
-                    return true;
-                }
-                looked += 1;
-                if looked == SHARDS_AT_ONCE {
+        let first = self.next_for_room.load(Relaxed) % self.shards.len();
+        for index in (first..self.shards.len()).chain(0..first) {
+            if self.worth_looking_at(index) <= now.as_nanos() {
+                self.next_for_room.store(index, Relaxed);
+                if looked >= LOOK_THROUGH {
                     return false;
                 }
+                let mut table = self.shards[index].lock();
+                looked += table.len();
+                if self.evict(&mut table, index, now) > 0 {
+                    return true;
+                }
             }
-            soonest = soonest.min(self.none_before_in[index].load(Relaxed));
+            soonest = soonest.min(self.worth_looking_at(index));
         }
         // Unless a counter added meanwhile has lowered it.
         let _ = self.none_before.compare_exchange(believed, soonest, Relaxed, Relaxed);
         false
     }
 
-    /// Forgets every counter of a shard that equals a new one, and tells how many.
+    /// The moment from which a look through a shard may find something to evict.
+    fn worth_looking_at(&self, shard: usize) -> u64 {
+        let none_before = self.none_before_in[shard].load(Relaxed);
+        none_before.max(self.rests_until[shard].load(Relaxed))
+    }
+
+    /// Makes room in a shard, for a few newcomers if it can, and tells for how many. What stays is left as it is, also
+    /// under old figures: a chain may have charged one of them, and put it back as it found it.
     pub(crate) fn evict(&self, table: &mut Table, shard: usize, now: Time) -> usize {
-        let none_before = &self.none_before_in[shard];
-        if now.as_nanos() < none_before.load(Relaxed) {
+        if now.as_nanos() < self.worth_looking_at(shard) {
             return 0;
         }
+        self.looked_through.fetch_add(table.len() as u64, Relaxed);
         let rules = self.rules.read();
-        let mut soonest = Time::MAX;
-        let gone = table.retain(|slot| {
+        let free_at = |slot: &Slot| {
             let (id, state) = rules.latest(slot.rule, slot.state());
-            slot.rule = id;
-            slot.set_state(state);
-            let renewed = rules.renewed_at(id, state);
-            if renewed > now {
-                soonest = soonest.min(renewed);
+            rules.renewed_at(id, state) + UNUSED_FOR
+        };
+        let (mut free, mut soonest) = (Vec::new(), Time::MAX);
+        for slot in table.slots() {
+            match free_at(slot) {
+                at if at <= now => free.push(at),
+                at => soonest = soonest.min(at),
             }
-            renewed > now
-        });
-        none_before.store(soonest.as_nanos(), Relaxed);
-        self.held.fetch_sub(gone, Relaxed);
-        self.evicted.fetch_add(gone as u64, Relaxed);
+        }
+        let wanted = (table.len() / PART).max(FEW);
+        let mut gone = 0;
+        if free.len() > wanted {
+            let oldest = *free.select_nth_unstable(wanted - 1).1;
+            // No more than wanted, also where a window's end has renewed all at once.
+            let mut left = wanted;
+            gone = table.retain(|slot| {
+                let goes = left > 0 && free_at(slot) <= oldest;
+                left -= usize::from(goes);
+                !goes
+            });
+            soonest = now;
+        } else if !free.is_empty() {
+            gone = table.retain(|slot| free_at(slot) > now);
+        }
+        if gone < wanted {
+            self.rests_until[shard].store((now + REST).as_nanos(), Relaxed);
+        }
+        self.none_before_in[shard].store(soonest.as_nanos(), Relaxed);
+        self.forgot(gone);
         gone
+    }
+
+    /// Counts what was evicted.
+    pub(crate) fn forgot(&self, counters: usize) {
+        self.held.fetch_sub(counters, Relaxed);
+        self.evicted.fetch_add(counters as u64, Relaxed);
     }
 
     /// Remembers that a counter may be renewed at some moment, sooner perhaps than any other.
@@ -112,7 +162,7 @@ impl Counters {
     pub(crate) fn note_renewal(&self, key: u128, at: impl Fn() -> Time) {
         for bound in [&self.none_before_in[self.shard_of(key)], &self.none_before] {
             if bound.load(Relaxed) != UNKNOWN {
-                bound.fetch_min(at().as_nanos(), Relaxed);
+                bound.fetch_min((at() + UNUSED_FOR).as_nanos(), Relaxed);
             }
         }
     }
@@ -123,30 +173,53 @@ impl Counters {
             bound.store(UNKNOWN, Relaxed);
         }
     }
+}
 
-    /// Looks through every shard: evicts what is renewed, carries the rest over to present figures, and
-    /// frees what is kept of rules that are gone. Each shard is locked for some tens of microseconds.
-    pub(crate) fn sweep(&self, now: Time) -> usize {
-        let unheld = self.rules.read().unheld();
-        let mut in_use: Vec<RuleId> = Vec::new();
-        let mut evicted = 0;
-        for (index, shard) in self.shards.iter().enumerate() {
-            let mut table = shard.lock();
-            shard.forget_meetings();
-            self.none_before_in[index].store(UNKNOWN, Relaxed);
-            evicted += self.evict(&mut table, index, now);
-            if !unheld.is_empty() {
-                in_use.extend(table.rules());
-                in_use.sort_unstable();
-                in_use.dedup();
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Limit, Rate};
+
+    use super::*;
+    use crate::{FakeClock, Limiter};
+
+    const CAP: u64 = 20_000;
+
+    /// Clients that come five times a second, whose counters equal new ones most of the time, in a full store flooded by
+    /// newcomers that would keep their room for a day. None may lose its counter, and the flood may not cost a look
+    /// through shards for each newcomer.
+    #[test]
+    fn a_mixed_flood_neither_ousts_who_comes_often_nor_makes_newcomers_dear() {
+        let clock = FakeClock::default();
+        let limiter = Limiter::with_clock(clock.clone(), CAP as usize);
+        let define = |name, rate| {
+            limiter.define(name, Limit::token_bucket(rate).burst(10).build().expect("good figures"))
+        };
+        let quick = define("quick", Rate::per_second(20));
+        let slow = define("slow", Rate::per_day(1));
+        let overflowed = || limiter.counters().overflowed.load(Relaxed);
+        let active = |n: u64| limiter.check(&quick, limiter.identity(&("active", n)), 1);
+        (0..1_000).for_each(|n| active(n).expect("there is room"));
+        for n in 0..CAP - 1_000 {
+            let rule = if n % 2 == 0 { &quick } else { &slow };
+            limiter.check(rule, limiter.identity(&n), 1).expect("there is room");
+        }
+        let mut newcomers = 0u64;
+        for step in 0..300 {
+            clock.advance(Duration::from_millis(10));
+            let before = overflowed();
+            for n in (step % 20 * 50)..(step % 20 * 50 + 50) {
+                assert_eq!(active(n), Ok(()), "client {n} in step {step}");
+            }
+            assert_eq!(overflowed(), before, "step {step}");
+            for _ in 0..400 {
+                newcomers += 1;
+                let _ = limiter.check(&slow, limiter.identity(&("late", newcomers)), 1);
             }
         }
-        let mut rules = self.rules.write();
-        for candidate in unheld {
-            if in_use.binary_search(&candidate.id).is_err() {
-                rules.release(candidate);
-            }
-        }
-        evicted
+        // All others that were unused have made room, and nobody else.
+        let stats = limiter.stats();
+        assert_eq!((stats.held as u64, stats.evicted), (CAP, (CAP - 1_000) / 2));
+        let looked_through = limiter.counters().looked_through.load(Relaxed);
+        assert!(looked_through <= 40 * CAP, "{looked_through} for {newcomers}");
     }
 }

@@ -42,6 +42,7 @@ mod locked;
 mod queue;
 mod rules;
 mod slots;
+mod sweep;
 mod sync;
 mod table;
 mod take;

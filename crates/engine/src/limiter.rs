@@ -9,6 +9,7 @@ use tollgate_core::{Decision, Limit, Refusal, Standing, Time};
 use crate::chain::{Chain, Charge, Verdict};
 use crate::counters::Counters;
 use crate::identity::{Identity, Seed};
+use crate::rules::Change;
 use crate::sync::Ordering::Relaxed;
 use crate::{Clock, Rule, SystemClock};
 
@@ -47,6 +48,9 @@ pub struct Stats {
     pub overflowed: u64,
 }
 
+/// How many rules are defined for each part of a sweep: what is kept of superseded ones stays bounded.
+const SWEEP_EVERY: usize = 8;
+
 impl Limiter {
     /// How many counters a limiter holds unless told otherwise.
     pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -66,8 +70,11 @@ impl Default for Limiter {
 impl<C: Clock> Limiter<C> {
     /// A limiter on a clock of your own that holds at most `max_keys` counters.
     ///
-    /// When it is full and no counter equals a new one, further identities of a limit share that limit's
-    /// overflow counter. No counter it holds is ever reset to make room.
+    /// When it is full and no counter has equalled a new one for a second, further identities of a limit share that
+    /// limit's overflow counter. No counter it holds is ever reset to make room.
+    ///
+    /// The clock must not go back: a counter that was forgotten because it equalled a new one is new also at an earlier
+    /// moment, when it still owed something.
     pub fn with_clock(clock: C, max_keys: usize) -> Limiter<C> {
         Limiter { clock, seed: Seed::random(), counters: Counters::new(max_keys) }
     }
@@ -91,10 +98,19 @@ impl<C: Clock> Limiter<C> {
     /// Called again with other figures, it changes the rule without pause: its counters keep their tokens,
     /// clamped to a lower capacity and not filled to a higher one. Another algorithm or window
     /// starts anew. Unchanged, it is the same rule. Whoever still holds the old rule is decided by the
-    /// new figures where a counter has already been carried over.
+    /// new figures from now on; only windows and quotas may have several in force at once.
     pub fn define(&self, name: &str, limit: Limit) -> Arc<Rule> {
-        let rule = self.counters.rules.write().define(&self.seed, name, limit, self.clock.now());
-        self.counters.forget_bounds();
+        let mut rules = self.counters.rules.write();
+        let (rule, change) = rules.define(&self.seed, name, limit, || self.clock.now());
+        let is_time = change != Change::None && rules.len().is_multiple_of(SWEEP_EVERY);
+        drop(rules);
+        if change == Change::Replaced {
+            self.counters.forget_bounds();
+        }
+        // What has been superseded is freed in time though nobody else should ever sweep.
+        if is_time {
+            self.counters.sweep_next(self.clock.now());
+        }
         rule
     }
 
@@ -107,7 +123,19 @@ impl<C: Clock> Limiter<C> {
     /// Charges `cost` to one counter if it passes.
     #[inline]
     pub fn check(&self, rule: &Rule, identity: Identity, cost: u64) -> Result<(), Refusal> {
-        match self.counters.check(rule, identity, cost, self.clock.now()) {
+        self.check_at(rule, identity, cost, self.clock.now())
+    }
+
+    /// [`check`](Limiter::check) for whoever has read the clock already.
+    #[inline]
+    pub fn check_at(
+        &self,
+        rule: &Rule,
+        identity: Identity,
+        cost: u64,
+        now: Time,
+    ) -> Result<(), Refusal> {
+        match self.counters.check(rule, identity, cost, now) {
             None => Ok(()),
             Some(refusal) => Err(refusal),
         }
@@ -162,7 +190,7 @@ impl<C: Clock> Limiter<C> {
 
     /// Gives back what an admitted chain was charged, because the request was not served after all.
     pub fn give_back(&self, chain: &mut Chain<'_>) {
-        self.counters.give_back(chain, self.clock.now());
+        self.counters.give_back(chain, || self.clock.now());
     }
 
     /// Makes a counter new again.
@@ -176,6 +204,12 @@ impl<C: Clock> Limiter<C> {
     /// what is in use. Whoever needs a shard just then waits for some tens of microseconds.
     pub fn sweep(&self) -> usize {
         self.counters.sweep(self.clock.now())
+    }
+
+    /// Does a hundredth of what [`sweep`](Limiter::sweep) does, the next one each time, and tells whether there is more to do
+    /// until everything was looked at once. For whoever must not be kept for milliseconds.
+    pub fn sweep_next(&self) -> bool {
+        self.counters.sweep_next(self.clock.now())
     }
 
     /// What is held.

@@ -4,6 +4,10 @@
 //! turns, so that a tenant with a thousand waiting costs another one turn. Whoever's turn it is retries
 //! until it passes and then hands the turn on; everybody else sleeps. A request that is dropped, because its
 //! caller hung up, leaves the queue where it stood.
+//!
+//! Timers wake late, by a millisecond or more. A limit that releases evenly would lose what it could have released
+//! meanwhile, so whoever was promised a moment is decided as of it, and the next one goes on from there: the pace is kept, and
+//! after a late awakening as many pass together as it was late for.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -13,8 +17,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
+use tollgate_core::Time;
 
-use crate::Identity;
+use crate::{Clock, Identity};
+
+/// By how much at most whoever wakes late is decided as of an earlier moment: what may pass together is bounded.
+const LATEST: Duration = Duration::from_millis(10);
 
 /// The requests that wait for one counter.
 ///
@@ -30,9 +38,9 @@ use crate::Identity;
 ///
 /// let queue = Queue::new(Duration::from_secs(1), 100);
 /// let request = Waiting { lane: tenant, cost: 1 };
-/// let attempt = || limiter.check(&rule, alice, 1).map_err(|refusal| refusal.retry_after());
+/// let attempt = |as_of| limiter.check_at(&rule, alice, 1, as_of).map_err(|refusal| refusal.retry_after());
 /// let ahead = |cost| limiter.wait_behind(Charge::new(&rule, alice), cost);
-/// queue.pass(request, ahead, attempt).await?;
+/// queue.pass(limiter.clock(), request, ahead, attempt).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -88,6 +96,8 @@ struct Lanes {
     /// The lanes with somebody in them. The first waiter of the first lane has the turn.
     turns: VecDeque<Identity>,
     next_ticket: u64,
+    /// The moment that was promised to whoever has the turn, or as of which the one before it passed.
+    due: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -122,33 +132,36 @@ impl Queue {
 
     /// Waits until `attempt` passes.
     ///
-    /// `attempt` answers what it passed with, or how long until it is worth trying again, or `None` if it
-    /// never is. `behind` tells how long the request will wait if so much is charged before it, or `None` if it
+    /// `attempt` decides as of the moment it is told, which is `clock`'s or a little earlier. It answers what it
+    /// passed with, or how long after that moment it is worth trying again, or `None` if it never is. `behind` tells how long the request will wait if so much is charged before it, or `None` if it
     /// cannot know: a request that would wait too long is refused at once. While anybody waits a
     /// newcomer does not even try.
     ///
     /// Dropping the future leaves the queue; nothing is held while waiting.
     pub async fn pass<T>(
         &self,
+        clock: &impl Clock,
         request: Waiting,
         behind: impl Fn(u64) -> Option<Duration>,
-        mut attempt: impl FnMut() -> Result<T, Option<Duration>>,
+        mut attempt: impl FnMut(Time) -> Result<T, Option<Duration>>,
     ) -> Result<T, QueueRefusal> {
         let deadline = deadline(self.max_wait);
         if self.is_empty() {
-            match attempt() {
+            match attempt(clock.now()) {
                 Ok(passed) => return Ok(passed),
                 Err(wait) => self.check_wait(wait, deadline)?,
             }
         }
         let turn = self.turn(deadline, request, behind).await?;
         loop {
-            match attempt() {
+            let now = clock.now();
+            let as_of = turn.as_of(now);
+            match attempt(as_of) {
                 Ok(passed) => {
-                    turn.served();
+                    turn.served(as_of);
                     return Ok(passed);
                 }
-                Err(wait) => turn.rest(wait).await?,
+                Err(wait) => turn.rest(wait, as_of, now).await?,
             }
         }
     }
@@ -200,7 +213,7 @@ impl Queue {
             lanes.turns.push_back(request.lane);
         }
         lanes.wake_first();
-        Ok((Place { queue: self, lane: request.lane, ticket, served: false }, turn))
+        Ok((Place { queue: self, lane: request.lane, ticket, served: None }, turn))
     }
 }
 
@@ -211,7 +224,8 @@ impl Lanes {
         let own = self.turns.iter().position(|id| *id == lane).unwrap_or(self.turns.len());
         let costs = self.turns.iter().enumerate().map(|(turn, id)| {
             let rounds = if turn < own { depth + 1 } else { depth };
-            self.by_id[id].iter().take(rounds).map(|waiter| waiter.cost).sum::<u64>()
+            let ahead = self.by_id[id].iter().take(rounds).map(|waiter| waiter.cost);
+            ahead.fold(0, u64::saturating_add)
         });
         costs.fold(0, u64::saturating_add)
     }
@@ -224,13 +238,17 @@ impl Lanes {
         }
     }
 
-    fn leave(&mut self, lane: Identity, ticket: u64, served: bool) {
+    fn leave(&mut self, lane: Identity, ticket: u64, served: Option<Time>) {
+        self.due = served.or(self.due);
         let Some(waiters) = self.by_id.get_mut(&lane) else { return };
         waiters.retain(|waiter| waiter.ticket != ticket);
         if waiters.is_empty() {
             self.by_id.remove(&lane);
             self.turns.retain(|id| *id != lane);
-        } else if served {
+            if self.turns.is_empty() {
+                self.due = None;
+            }
+        } else if served.is_some() {
             // It had the turn, so its lane is first: now it is another's.
             self.turns.rotate_left(1);
         }
@@ -246,19 +264,37 @@ pub struct Turn<'q> {
 }
 
 impl Turn<'_> {
-    /// The request has passed: the next lane's turn.
-    pub fn served(self) {
-        self.place.served();
+    /// The moment as of which to decide: the one that was promised, or `now` if that is still to come or none was. It is
+    /// earlier than `now` by some milliseconds at most.
+    pub fn as_of(&self, now: Time) -> Time {
+        let latest = u64::try_from(LATEST.as_nanos()).unwrap_or(u64::MAX);
+        let earliest = Time::from_nanos(now.as_nanos().saturating_sub(latest));
+        self.place.queue.lanes.lock().due.map_or(now, |due| due.clamp(earliest, now))
     }
 
-    /// Sleeps until it is worth trying again.
+    /// The request has passed, decided as of a moment: the next lane's turn.
+    pub fn served(self, as_of: Time) {
+        self.place.served(as_of);
+    }
+
+    /// Sleeps until it is worth trying again: `wait` after the moment as of which it was decided `now`.
     ///
     /// # Errors
     ///
     /// If that is after the deadline, or never.
-    pub async fn rest(&self, wait: Option<Duration>) -> Result<(), QueueRefusal> {
-        self.place.queue.check_wait(wait, self.deadline)?;
-        sleep(wait.unwrap_or_default()).await;
+    pub async fn rest(
+        &self,
+        wait: Option<Duration>,
+        as_of: Time,
+        now: Time,
+    ) -> Result<(), QueueRefusal> {
+        let due = wait.map(|wait| as_of + wait);
+        let left = due.map(|due| due - now);
+        self.place.queue.check_wait(left, self.deadline)?;
+        self.place.queue.lanes.lock().due = due;
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            sleep(left).await;
+        }
         Ok(())
     }
 }
@@ -269,12 +305,13 @@ struct Place<'q> {
     queue: &'q Queue,
     lane: Identity,
     ticket: u64,
-    served: bool,
+    /// As of which moment it has passed.
+    served: Option<Time>,
 }
 
 impl Place<'_> {
-    fn served(mut self) {
-        self.served = true;
+    fn served(mut self, as_of: Time) {
+        self.served = Some(as_of);
     }
 }
 

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwapOption;
 use tollgate_core::{Algorithm, Form, Limit, Rate, State, Time};
 
 use crate::identity::{Identity, Seed};
-use crate::slots::RuleId;
+use crate::slots::{EMPTY, RuleId, Slot};
+use crate::sync::{AtomicU32, Ordering};
 
 /// A limit where it stands: what counters are charged under.
 ///
@@ -15,6 +17,11 @@ use crate::slots::RuleId;
 #[derive(Debug)]
 pub struct Rule {
     pub(crate) id: RuleId,
+    /// Its number, as long as no other figures have taken its place; from then on one that no counter bears. So
+    /// whoever finds a counter under this number knows at once that both are in force.
+    in_force: AtomicU32,
+    /// What has taken its place.
+    successor: ArcSwapOption<Rule>,
     /// What keys of this rule's counters differ by from those of others.
     salt: u128,
     name: Arc<str>,
@@ -22,6 +29,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    fn new(id: RuleId, salt: u128, name: &str, limit: Limit) -> Arc<Rule> {
+        let (in_force, successor) = (AtomicU32::new(id), ArcSwapOption::empty());
+        Arc::new(Rule { id, in_force, successor, salt, name: name.into(), limit })
+    }
+
     /// Where it stands, as it was defined.
     pub fn name(&self) -> &str {
         &self.name
@@ -36,6 +48,25 @@ impl Rule {
     pub(crate) fn key(&self, identity: Identity) -> u128 {
         self.salt ^ identity.0
     }
+
+    /// Whether a counter was written under this rule, and nothing has taken its place since.
+    #[inline]
+    pub(crate) fn decides(&self, slot: &Slot) -> bool {
+        self.in_force.load(Ordering::Relaxed) == slot.rule
+    }
+
+    /// Whether another rule has taken its place: no new counter may be written under it.
+    #[inline]
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.in_force.load(Ordering::Relaxed) == EMPTY
+    }
+
+    /// Lets `new` take its place: whoever still finds it in force has read the clock before this returns.
+    fn supersede(&self, new: &Arc<Rule>) {
+        self.successor.store(Some(Arc::clone(new)));
+        // Exchanged, not stored: a store might become visible only after the clock is read for `next`.
+        self.in_force.swap(EMPTY, Ordering::SeqCst);
+    }
 }
 
 /// Every rule that a slot may have been written under.
@@ -45,6 +76,8 @@ pub(crate) struct Rules {
     entries: Vec<Option<Entry>>,
     free: Vec<RuleId>,
     by_counter: HashMap<u128, RuleId>,
+    /// How often a number began to be held.
+    holds: u64,
 }
 
 #[derive(Debug)]
@@ -54,53 +87,74 @@ struct Entry {
     /// What it became, and when. Slots written before are carried over when next seen.
     next: Option<(RuleId, Time)>,
     rule: Weak<Rule>,
-    /// How often it was held again after nobody had.
-    revivals: u64,
+    /// Those whose place it has taken and that somebody may still hold.
+    before: Vec<Weak<Rule>>,
+    /// Which hold of any number this is: no two are the same, also of a number that was freed in between.
+    hold: u64,
 }
 
-/// What a slot's state means to a rule that finds it written under another.
-pub(crate) enum Found {
-    /// This state under the rule's own figures.
-    Carried(State),
-    /// The slot is ahead: the rule has since become this one, with this state.
-    Newer(Arc<Rule>, State),
+/// What a definition changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing.
+    None,
+    /// There is one rule more.
+    New,
+    /// It took another's place, whose counters are its own from now on.
+    Replaced,
 }
 
 impl Rules {
-    /// The rule of this name with these figures. `now` is when a change takes effect.
-    pub(crate) fn define(&mut self, seed: &Seed, name: &str, limit: Limit, now: Time) -> Arc<Rule> {
+    /// The rule of this name with these figures. The clock is read when a change takes effect: after nobody can
+    /// charge under the old figures any more.
+    pub(crate) fn define(
+        &mut self,
+        seed: &Seed,
+        name: &str,
+        limit: Limit,
+        clock: impl Fn() -> Time,
+    ) -> (Arc<Rule>, Change) {
         let salt = salt(seed, name, &limit);
+        self.holds += 1;
+        let hold = self.holds;
         let current = self.by_counter.get(&salt).copied();
         let entry = current.and_then(|id| Some((id, self.entry_mut(id)?)));
         if let Some((id, entry)) = entry
             && entry.limit == limit
         {
-            return entry.rule.upgrade().unwrap_or_else(|| {
-                let rule = Arc::new(Rule { id, salt, name: name.into(), limit });
+            let rule = entry.rule.upgrade().unwrap_or_else(|| {
+                let rule = Rule::new(id, salt, name, limit);
                 entry.rule = Arc::downgrade(&rule);
-                entry.revivals += 1;
+                entry.hold = hold;
                 rule
             });
+            return (rule, Change::None);
         }
         let id = self.allot();
-        let rule = Arc::new(Rule { id, salt, name: name.into(), limit });
+        let rule = Rule::new(id, salt, name, limit);
+        // What counts charges means the same under any figures, and several may be in force at once,
+        // as a quota's are whose users have different plans. Only a meter is carried over.
+        let (mut before, mut change) = (Vec::new(), Change::New);
+        if let Some(old) = current
+            && rule.limit.kind().has_burst()
+            && let Some(old) = self.entry_mut(old)
+        {
+            before = std::mem::take(&mut old.before);
+            before.push(old.rule.clone());
+            before.retain(|held| held.upgrade().map(|held| held.supersede(&rule)).is_some());
+            old.next = Some((id, clock()));
+            change = Change::Replaced;
+        }
         self.entries[id as usize] = Some(Entry {
             limit: rule.limit.clone(),
             salt,
             next: None,
             rule: Arc::downgrade(&rule),
-            revivals: 0,
+            before,
+            hold,
         });
-        // What counts charges means the same under any figures, and several may be in force at once,
-        // as a quota's are whose users have different plans. Only a meter is carried over.
-        if let Some(old) = current
-            && rule.limit.kind().has_burst()
-            && let Some(old) = self.entry_mut(old)
-        {
-            old.next = Some((id, now));
-        }
         self.by_counter.insert(salt, id);
-        rule
+        (rule, change)
     }
 
     fn allot(&mut self) -> RuleId {
@@ -135,31 +189,31 @@ impl Rules {
         (id, state)
     }
 
-    /// What a slot's state means to `rule`, which finds it written under another rule's id.
-    pub(crate) fn reconcile(&self, rule: &Rule, id: RuleId, state: State, now: Time) -> Found {
-        let (id, state) = self.latest(id, state);
-        if id == rule.id {
-            return Found::Carried(state);
-        }
-        let newest = self.latest(rule.id, State::NEW).0;
-        let newer = self.entry(newest).and_then(|entry| entry.rule.upgrade());
-        if newest == id
-            && let Some(newer) = newer
-        {
-            return Found::Newer(newer, state);
-        }
-        match self.entry(id) {
-            Some(entry) => Found::Carried(carry(&entry.limit, &rule.limit, state, now)),
-            None => Found::Carried(state),
-        }
+    /// What decides in the place of `rule`, which has been superseded. Nobody can define anything meanwhile, so it is
+    /// the newest.
+    pub(crate) fn successor_of(&self, rule: &Rule) -> Option<Arc<Rule>> {
+        if rule.is_superseded() { rule.successor.load_full() } else { None }
     }
 
-    /// When a slot equals a new one; never, for the present figures of a rule nobody knows.
+    /// Brings a slot that was written under other figures to those of `rule`, which are in force.
+    pub(crate) fn bring_to(&self, rule: &Rule, slot: &mut Slot, now: Time) {
+        let (id, mut state) = self.latest(slot.rule, slot.state());
+        // Several figures are in force at once, or what it became is gone: then it changes over now.
+        if id != rule.id
+            && let Some(entry) = self.entry(id)
+        {
+            state = carry(&entry.limit, &rule.limit, state, now);
+        }
+        slot.rule = rule.id;
+        slot.set_state(state);
+    }
+
+    /// When a slot equals a new one; never, if its rule is not known: it may not be forgotten then.
     pub(crate) fn renewed_at(&self, id: RuleId, state: State) -> Time {
         match self.entry(id).map(|entry| entry.limit.form()) {
             Some(Form::Flat(flat)) => flat.renewed_at(&state),
             Some(Form::Log(_)) => Time::from_nanos(state.to_bits() as u64),
-            None => Time::EPOCH,
+            None => Time::MAX,
         }
     }
 
@@ -168,14 +222,19 @@ impl Rules {
         let all =
             self.entries.iter().zip(0..).filter_map(|(entry, id)| Some((entry.as_ref()?, id)));
         all.filter(|(entry, _)| entry.rule.strong_count() == 0)
-            .map(|(entry, id)| Unheld { id, revivals: entry.revivals })
+            .map(|(entry, id)| Unheld { id, hold: entry.hold })
             .collect()
+    }
+
+    /// How many numbers are taken.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len().saturating_sub(1 + self.free.len())
     }
 
     /// Frees a number that no slot bears, if nobody has held its rule since it was found unheld.
     pub(crate) fn release(&mut self, found: Unheld) {
         let Some(entry) = self.entry(found.id) else { return };
-        if entry.rule.strong_count() > 0 || entry.revivals != found.revivals {
+        if entry.rule.strong_count() > 0 || entry.hold != found.hold {
             return;
         }
         let salt = entry.salt;
@@ -191,7 +250,7 @@ impl Rules {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unheld {
     pub(crate) id: RuleId,
-    revivals: u64,
+    hold: u64,
 }
 
 fn carry(old: &Limit, new: &Limit, state: State, at: Time) -> State {

@@ -9,7 +9,8 @@ use tollgate_core::State;
 /// The number of a rule among all that slots may have been written under; 0 is none.
 pub(crate) type RuleId = u32;
 
-const EMPTY: RuleId = 0;
+/// No rule's number: a vacant slot bears it.
+pub(crate) const EMPTY: RuleId = 0;
 
 /// Packed to 36 bytes: with its alignment of 16 a `u128` would make it 48.
 #[derive(Clone, Copy, Debug)]
@@ -107,10 +108,6 @@ impl Slots {
             Some(chunk) => &chunk[place.offset as usize % CHUNK..],
             None => &[],
         }
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Slot> {

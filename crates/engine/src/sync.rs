@@ -1,10 +1,10 @@
 //! The locks and atomics the counters stand on, so that loom can take their place in its tests.
 
 #[cfg(not(tollgate_loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(tollgate_loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(not(tollgate_loom))]
 pub(crate) use parking_lot::RwLock;
@@ -79,6 +79,11 @@ impl<T> Locker<T> {
     #[cfg(tollgate_loom)]
     fn lock_taken(&self) -> MutexGuard<'_, T> {
         self.value.lock()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn meetings(&self) -> u64 {
+        self.met.load(Ordering::Relaxed)
     }
 
     /// Forgets who met here: what was hot need not stay so.

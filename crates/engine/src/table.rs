@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use tollgate_core::Log;
 
-use crate::slots::{CHUNK, Place, RuleId, Slot, Slots, vacant_chunk};
+use crate::slots::{CHUNK, Place, Slot, Slots, vacant_chunk};
 
 /// Slots that are nobody's home, for those that find theirs taken near the end.
 const OVERHANG: usize = 16;
@@ -191,9 +191,9 @@ impl Table {
         (slot, log)
     }
 
-    /// The rules that slots were written under, with repetitions.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = RuleId> + '_ {
-        self.slots.iter().filter(|slot| !slot.is_vacant()).map(|slot| slot.rule)
+    /// Every slot with a counter.
+    pub(crate) fn slots(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.slots.iter_mut().filter(|slot| !slot.is_vacant())
     }
 
     /// The log of a key, if it has one.
@@ -207,8 +207,8 @@ impl Table {
         }
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    /// How many counters there are.
+    pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 }

@@ -2,11 +2,11 @@
 
 use tollgate_core::{Algorithm, Form, Limit, Refusal, State, Time};
 
+use crate::Rule;
 use crate::cell::Cell;
 use crate::chain::{Bits, Chain, Charge, Room, Successors, Verdict, join_log};
 use crate::counters::Counters;
 use crate::locked::Locked;
-use crate::rules::Found;
 use crate::slots::{Place, Slot};
 use crate::sync::Ordering::Relaxed;
 use crate::table::Table;
@@ -71,8 +71,13 @@ impl Counters {
             }
             let table = locked.table(charge);
             match table.find(charge.key()) {
-                Ok(slot) => self.take_found(table, slot, charge, successors, true, now),
-                Err(_) if !self.take_new(table, charges, index, now) => return Err(index),
+                Ok(slot) => {
+                    self.take_found(table, slot, charge, successors, true, now);
+                    refuse_for_ever(charges, index, successors);
+                }
+                Err(_) if !self.take_new(table, charges, index, successors, now) => {
+                    return Err(index);
+                }
                 Err(_) => {}
             }
         }
@@ -98,12 +103,15 @@ impl Counters {
             let table = locked.table(charge);
             match table.find(charge.key()) {
                 Ok(slot) => self.take_found(table, slot, charge, successors, blocked, now),
-                Err(_) if !self.take_new(table, charges, index, now) => {
+                Err(_) if !self.take_new(table, charges, index, successors, now) => {
                     return Err(Hitch::Full(index));
                 }
                 Err(_) => new = true,
             }
-            refused |= charges[index].refusal().is_some();
+            if charges[index].refusal().is_some() {
+                refused = true;
+                refuse_for_ever(charges, index, successors);
+            }
             blocked |= charges[index].blocks();
         }
         if refused {
@@ -127,7 +135,7 @@ impl Counters {
         now: Time,
     ) {
         (charge.is_new, charge.successor) = (false, 0);
-        if table.slot(slot).rule != charge.rule.id {
+        if !charge.rule.decides(table.slot(slot)) {
             self.reconcile(table.slot(slot), charge, successors, now);
         }
         let limit = charge.rule(successors).limit();
@@ -153,22 +161,23 @@ impl Counters {
         table: &mut Table,
         charges: &mut [Charge<'_>],
         index: usize,
+        successors: &mut Successors,
         now: Time,
     ) -> bool {
-        let (earlier, rest) = charges.split_at_mut(index);
-        let charge = &mut rest[0];
+        let cost = cost_together(charges, index);
+        let charge = &mut charges[index];
         if charge.room != Room::Overflow && !self.has_room(table, charge.key(), now) {
             return false;
         }
-        let same = earlier.iter().filter(|other| other.key() == charge.key());
-        let cost = same.map(|other| other.cost).fold(charge.cost, u64::saturating_add);
-        let (limit, capacity) = (charge.rule.limit(), charge.rule.limit().capacity());
+        (charge.is_new, charge.is_charged) = (true, false);
+        self.succeed(charge, successors);
+        let limit = charge.rule(successors).limit();
+        let capacity = limit.capacity();
         charge.set_refusal((cost > capacity).then_some(Refusal::Never));
         charge.seen = Bits::of(match limit.form() {
             Form::Flat(_) => State::NEW,
             Form::Log(_) => join_log(capacity, Time::EPOCH),
         });
-        (charge.is_new, charge.is_charged, charge.successor) = (true, false, 0);
         true
     }
 
@@ -179,12 +188,20 @@ impl Counters {
             charge.is_new && charge.cost > 0 && charge.refusal().is_none()
         };
         for charge in chain.charges.iter_mut().filter(new) {
+            let rule = charge.rule(&chain.successors);
             let table = locked.table(charge);
-            let slot = table.find(charge.key()).unwrap_or_else(|place| {
-                self.held.fetch_add(1, Relaxed);
-                table.insert(place, Slot::new(charge.key(), charge.rule.id))
-            });
-            let mut cell = Cell::new(table, slot, charge.rule.limit());
+            let slot = match table.find(charge.key()) {
+                // Another charge of this chain has added it, perhaps under other figures.
+                Ok(slot) => {
+                    self.rules.read().bring_to(rule, table.slot(slot), now);
+                    slot
+                }
+                Err(place) => {
+                    self.held.fetch_add(1, Relaxed);
+                    table.insert(place, Slot::new(charge.key(), rule.id))
+                }
+            };
+            let mut cell = Cell::new(table, slot, rule.limit());
             cell.charge(charge.cost, now);
             (charge.seen, charge.is_charged) = (Bits::of(cell.seen(now)), true);
             self.note_renewal(charge.key(), || cell.renewed_at());
@@ -203,10 +220,12 @@ impl Counters {
         verdict
     }
 
-    /// Gives back everything a chain was charged, at once for everybody.
-    pub(crate) fn give_back(&self, chain: &mut Chain<'_>, now: Time) {
+    /// Gives back everything a chain was charged, at once for everybody. The clock is read when nobody else can charge any
+    /// more: as of a moment before another's charge, too much would be given back.
+    pub(crate) fn give_back(&self, chain: &mut Chain<'_>, clock: impl Fn() -> Time) {
         let mut locked = Locked::none();
         locked.lock(self, &mut chain.charges);
+        let now = clock();
         let made = |charge: &&mut Charge<'_>| charge.is_charged && !charge.is_elsewhere();
         for charge in chain.charges.iter_mut().filter(made) {
             charge.is_charged = false;
@@ -215,7 +234,7 @@ impl Counters {
             // A meter whose figures have changed since keeps the charge: what was seen is in the old
             // figures' units, and too little given back is repaid by time.
             let rule = charge.rule(&chain.successors);
-            if !rule.limit().kind().has_burst() || table.slot(slot).rule == rule.id {
+            if understands(rule, table.slot(slot)) {
                 let mut cell = Cell::new(table, slot, rule.limit());
                 cell.give_back(charge.cost, charge.seen.state(), now);
                 self.note_renewal(charge.key(), || cell.renewed_at());
@@ -224,8 +243,7 @@ impl Counters {
         }
     }
 
-    /// Brings a slot that was written under other figures to the charge's own, or the charge to the
-    /// slot's where that is ahead.
+    /// Brings a slot that was written under other figures to the charge's own, or to what has taken their place.
     #[cold]
     pub(crate) fn reconcile(
         &self,
@@ -234,17 +252,41 @@ impl Counters {
         successors: &mut Successors,
         now: Time,
     ) {
-        let found = self.rules.read().reconcile(charge.rule, slot.rule, slot.state(), now);
-        let (id, state) = match found {
-            Found::Carried(state) => (charge.rule.id, state),
-            Found::Newer(rule, state) => {
-                let id = rule.id;
-                charge.successor = successors.add(rule);
-                (id, state)
-            }
-        };
-        slot.rule = id;
-        slot.set_state(state);
+        let rules = self.rules.read();
+        charge.successor = rules.successor_of(charge.rule).map_or(0, |new| successors.add(new));
+        let rule = charge.rule(successors);
+        if slot.rule != rule.id {
+            rules.bring_to(rule, slot, now);
+        }
+    }
+
+    /// Lets what has taken the place of the charge's rule decide, for a counter that is not there yet.
+    #[cold]
+    pub(crate) fn succeed(&self, charge: &mut Charge<'_>, successors: &mut Successors) {
+        charge.successor = 0;
+        if charge.rule.is_superseded() {
+            let newest = self.rules.read().successor_of(charge.rule);
+            charge.successor = newest.map_or(0, |new| successors.add(new));
+        }
+    }
+}
+
+/// What a chain charges one counter with, up to the charge at `index` and with it: those before it that pass count too.
+#[cold]
+fn cost_together(charges: &[Charge<'_>], index: usize) -> u64 {
+    let (key, cost) = (charges[index].key(), charges[index].cost);
+    let passing = |other: &&Charge<'_>| other.key() == key && other.refusal().is_none();
+    let earlier = charges[..index].iter().filter(passing).map(|other| other.cost);
+    earlier.fold(cost, u64::saturating_add)
+}
+
+/// Where a chain charges one counter with more than that can ever have, waiting does not help, though each charge alone
+/// would only have to wait.
+#[cold]
+fn refuse_for_ever(charges: &mut [Charge<'_>], index: usize, successors: &Successors) {
+    let capacity = charges[index].rule(successors).limit().capacity();
+    if cost_together(charges, index) > capacity {
+        charges[index].set_refusal(Some(Refusal::Never));
     }
 }
 
@@ -255,13 +297,21 @@ fn undo(chain: &mut Chain<'_>, locked: &mut Locked<'_>, now: Time) {
     let made = |charge: &&mut Charge<'_>| charge.is_charged && !charge.is_elsewhere();
     for charge in chain.charges.iter_mut().rev().filter(made) {
         let table = locked.table(charge);
-        if let Ok(slot) = table.find(charge.key()) {
-            let mut cell = Cell::new(table, slot, charge.rule(&chain.successors).limit());
+        let rule = charge.rule(&chain.successors);
+        if let Ok(slot) = table.find(charge.key())
+            && understands(rule, table.slot(slot))
+        {
+            let mut cell = Cell::new(table, slot, rule.limit());
             cell.give_back(charge.cost, charge.seen.state(), now);
             charge.seen = Bits::of(cell.seen(now));
         }
         charge.is_charged = false;
     }
+}
+
+/// Whether what was seen under a rule can be given back to a slot: a meter's state is in units of its figures.
+fn understands(rule: &Rule, slot: &Slot) -> bool {
+    !rule.limit().kind().has_burst() || slot.rule == rule.id
 }
 
 /// [`Counters::take_found`] for a log.
@@ -282,4 +332,73 @@ fn take_log(
     }
     charge.set_refusal(refusal);
     charge.seen = Bits::of(cell.seen(now));
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Rate;
+
+    use super::*;
+    use crate::{Clock, FakeClock, Limiter};
+
+    /// A chain is undone after the figures of what it charged have changed. Put back in the old figures' units, a
+    /// charge of one token was 100 of the new.
+    #[test]
+    fn undoing_a_chain_never_grants_whatever_became_of_its_counters() {
+        let limit = |rate| Limit::token_bucket(Rate::per_second(rate)).burst(100).build();
+        for (carried_by, expected) in [("nobody", 50), ("room", 50), ("sweep", 49)] {
+            let clock = FakeClock::default();
+            let limiter = Limiter::with_clock(clock.clone(), 1_000);
+            let counters = limiter.counters();
+            let old = limiter.define("user", limit(10).expect("good figures"));
+            let alice = limiter.identity("alice");
+            limiter.check(&old, alice, 50).expect("full");
+            let mut chain = Chain::new();
+            chain.push(Charge::new(&old, alice));
+            assert!(counters.take(&mut chain, clock.now()).is_admitted());
+            let new = limiter.define("user", limit(1_000).expect("good figures"));
+            match carried_by {
+                "room" => {
+                    let shard = counters.shard_of(new.key(alice));
+                    counters.evict(&mut counters.shards[shard].lock(), shard, clock.now());
+                }
+                "sweep" => assert_eq!(limiter.sweep(), 0),
+                _ => {}
+            }
+            let mut locked = Locked::none();
+            locked.lock(counters, &mut chain.charges);
+            undo(&mut chain, &mut locked, clock.now());
+            drop(locked);
+            assert_eq!(limiter.peek(&new, alice).remaining, expected, "{carried_by}");
+        }
+    }
+    /// Whoever gives back reads the clock, waits for the lock, and meanwhile eight seconds pass and another charges.
+    /// Given back as of before that, eight seconds' worth of tokens were granted a second time.
+    #[test]
+    fn giving_back_while_another_charges_grants_nothing() {
+        let clock = FakeClock::default();
+        let limiter = Limiter::with_clock(clock.clone(), 1_000);
+        let limit = Limit::token_bucket(Rate::per_second(1)).burst(10).build();
+        let rule = limiter.define("user", limit.expect("good figures"));
+        let alice = limiter.identity("alice");
+        let mut chain = Chain::new();
+        chain.push(Charge::new(&rule, alice).cost(10));
+        assert!(limiter.take(&mut chain).is_admitted());
+
+        let key = rule.key(alice);
+        let shard = &limiter.counters().shards[limiter.counters().shard_of(key)];
+        std::thread::scope(|scope| {
+            let mut table = shard.lock();
+            let giving = scope.spawn(|| limiter.give_back(&mut chain));
+            while shard.meetings() == 0 {
+                std::thread::yield_now();
+            }
+            clock.advance(std::time::Duration::from_secs(8));
+            let place = table.find(key).expect("charged");
+            Cell::new(&mut table, place, rule.limit()).charge(5, clock.now());
+            drop(table);
+            giving.join().expect("no panic");
+        });
+        assert_eq!(limiter.peek(&rule, alice).remaining, 5);
+    }
 }

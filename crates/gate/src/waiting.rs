@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tollgate_engine::{Clock, Queue, QueueRefusal, Refusal, Verdict, Waiting};
+use tollgate_engine::{Clock, Queue, QueueRefusal, Refusal, Time, Verdict, Waiting};
 use tollgate_policy::compile::Work;
 use tollgate_policy::shapes::Strategy;
 
@@ -92,7 +92,7 @@ impl<C: Clock> Gate<C> {
                 place
             }
             None => {
-                self.try_again(&mut passage).await;
+                self.try_again(&mut passage, self.limiter().clock().now()).await;
                 match passage.verdict {
                     Verdict::Queued { by, .. } => by,
                     _ => return passage,
@@ -132,8 +132,7 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    async fn try_again(&self, passage: &mut Passage<'_>) {
-        let now = self.limiter().clock().now();
+    async fn try_again(&self, passage: &mut Passage<'_>, now: Time) {
         if passage.kept.all.is_empty() {
             passage.verdict = self.limiter().take_at(&mut passage.chain, now);
         } else {
@@ -160,8 +159,9 @@ impl<C: Clock> Gate<C> {
         let mut wait = None;
         let in_line = async {
             let (queue, deadline) = (&held.queue, arrived + max_wait);
+            let clock = self.limiter().clock();
             if queue.is_empty() {
-                wait = match self.attempt(passage, place).await {
+                wait = match self.attempt(passage, place, clock.now()).await {
                     Ok(()) => return Ok(()),
                     Err(Kept::Out(moved)) => return Err(moved),
                     Err(Kept::For(wait)) => wait,
@@ -170,15 +170,18 @@ impl<C: Clock> Gate<C> {
             }
             let turn = queue.turn(deadline, request, behind).await.map_err(Left::Line)?;
             loop {
-                wait = match self.attempt(passage, place).await {
+                let now = clock.now();
+                // Whoever keeps counters elsewhere has a clock of its own.
+                let as_of = if passage.kept.all.is_empty() { turn.as_of(now) } else { now };
+                wait = match self.attempt(passage, place, as_of).await {
                     Ok(()) => {
-                        turn.served();
+                        turn.served(as_of);
                         return Ok(());
                     }
                     Err(Kept::Out(moved)) => return Err(moved),
                     Err(Kept::For(wait)) => wait,
                 };
-                turn.rest(wait).await.map_err(Left::Line)?;
+                turn.rest(wait, as_of, now).await.map_err(Left::Line)?;
             }
         };
         match in_line.await {
@@ -198,8 +201,13 @@ impl<C: Clock> Gate<C> {
     }
 
     /// Tries the whole chain once, for a request that waits for the limit at `place`.
-    async fn attempt(&self, passage: &mut Passage<'_>, place: usize) -> Result<(), Kept> {
-        self.try_again(passage).await;
+    async fn attempt(
+        &self,
+        passage: &mut Passage<'_>,
+        place: usize,
+        now: Time,
+    ) -> Result<(), Kept> {
+        self.try_again(passage, now).await;
         match passage.verdict {
             Verdict::Admitted | Verdict::Degraded { .. } => Ok(()),
             Verdict::Queued { by, refusal } if by == place => Err(Kept::For(refusal.retry_after())),

@@ -1,9 +1,9 @@
 //! Figures that make no sense are refused with what would.
 
 use proptest::prelude::*;
-use tollgate_core::{Kind, Limit, MAX_CAPACITY, Period, Rate, Window};
+use tollgate_core::{Counter, Kind, Limit, MAX_CAPACITY, Period, Rate, Time, Window};
 
-use crate::traces::{KINDS, window};
+use crate::traces::{KINDS, scaled, window};
 
 #[test]
 fn every_error_says_what_would_be_right() {
@@ -40,11 +40,31 @@ fn the_ends_of_every_range_are_good() {
     Limit::quota(MAX_CAPACITY, Period::Year, "Pacific/Kiritimati").unwrap();
 }
 
+/// Every scale is as likely as any other, and so are the ends.
+fn figure() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => Just(0), 1 => Just(u64::MAX), 20 => scaled(u64::MAX)]
+}
+
+const ZONES: [&str; 3] = ["UTC", "Europe/Vienna", "Pacific/Apia"];
+
+fn zone() -> impl Strategy<Value = String> {
+    prop_oneof![proptest::sample::select(&ZONES[..]).prop_map(str::to_owned), ".{0,20}"]
+}
+
+fn counts(limit: Limit, cost: u64, now: u64) -> Result<(), TestCaseError> {
+    let (mut counter, now) = (Counter::new(limit), Time::from_nanos(now));
+    let most = counter.limit().capacity();
+    prop_assert_eq!(counter.take(cost, now).is_allowed(), cost <= most);
+    prop_assert!(counter.standing(now).remaining <= most);
+    Ok(())
+}
+
 proptest! {
+    /// Neither to build nor to count under, where they make sense.
     #[test]
     fn no_figures_panic(
-        kind in proptest::sample::select(&KINDS[..]), tokens: u64, window in window(),
-        burst: Option<u64>, paced: bool
+        kind in proptest::sample::select(&KINDS[..]), tokens in figure(), window in window(),
+        burst in proptest::option::of(figure()), paced: bool, cost: u64, now: u64
     ) {
         let builder = Limit::of(kind, Rate::new(tokens, window));
         let builder = burst.map_or(builder, |capacity| builder.burst(capacity));
@@ -52,13 +72,22 @@ proptest! {
         if let Ok(limit) = builder.build() {
             prop_assert!(tokens > 0 && limit.capacity() > 0);
             prop_assert_eq!(limit.rate(), Some(Rate::new(tokens, window)));
+            counts(limit, cost, now)?;
+        } else {
+            let good = (1..=Rate::MAX_PER_SECOND * window.secs()).contains(&tokens)
+                && burst.is_some_and(|capacity| (1..=MAX_CAPACITY).contains(&capacity));
+            prop_assert!(!good || !kind.has_burst() || paced, "{kind:?} refused good figures");
         }
     }
 
     #[test]
-    fn no_quota_panics(limit: u64, zone in ".{0,20}") {
+    fn no_quota_panics(limit in figure(), zone in zone(), cost: u64, now: u64) {
         for period in Period::ALL {
-            let _ = Limit::quota(limit, period, &zone);
+            if let Ok(limit) = Limit::quota(limit, period, &zone) {
+                counts(limit, cost, now)?;
+            } else {
+                prop_assert!(!(1..=MAX_CAPACITY).contains(&limit) || !ZONES.contains(&&*zone));
+            }
         }
     }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate_core::{Counter, Limit, Rate};
 
-use crate::traces::{BEGIN, Step, later, limit_and_steps};
+use crate::traces::{BEGIN, Step, later, limit_or_quota_and_steps};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn given_back_at_once_a_charge_leaves_no_trace((limit, steps) in limit_and_steps()) {
+    fn given_back_at_once_a_charge_leaves_no_trace((limit, steps) in limit_or_quota_and_steps()) {
         let (mut counter, mut now) = (Counter::new(limit), BEGIN);
         for (i, Step { after, cost }) in steps.into_iter().enumerate() {
             now = later(now, after);
@@ -31,7 +31,7 @@ proptest! {
     /// Whatever others charge meanwhile, the counter never has more than if the charge had not been made.
     #[test]
     fn given_back_later_a_charge_grants_nothing(
-        (limit, steps) in limit_and_steps(), at in 0usize..60, wait in 0usize..60
+        (limit, steps) in limit_or_quota_and_steps(), at in 0usize..60, wait in 0usize..60
     ) {
         let mut with = Counter::new(limit.clone());
         let mut without = Counter::new(limit);

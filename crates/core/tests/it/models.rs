@@ -5,7 +5,9 @@ use num_rational::BigRational;
 use proptest::prelude::*;
 use tollgate_core::{Counter, Kind, Limit, Rate, Time, Window};
 
-use crate::traces::{BEGIN, Step, later, meter, rate, scaled, steps, window};
+use crate::traces::{
+    BEGIN, Step, later, meter, quota, rate, refilled_in, scaled, steps, steps_within, window,
+};
 
 fn ratio(numer: impl Into<BigInt>, denom: impl Into<BigInt>) -> BigRational {
     BigRational::new(numer.into(), denom.into())
@@ -169,6 +171,72 @@ proptest! {
             charges: Vec::new(),
         };
         agrees(model, Limit::sliding_window_log(rate).build().unwrap(), steps)?;
+    }
+}
+
+/// The moment from which the next one is let out, as a fraction of nanoseconds.
+struct PacedModel {
+    rate: Rate,
+    capacity: u64,
+    free_at: BigRational,
+}
+
+impl PacedModel {
+    fn take(&mut self, cost: u64, now: Time) -> Answer {
+        let now = whole(now.as_nanos());
+        let allowed = cost <= self.capacity && now >= self.free_at;
+        if allowed {
+            self.free_at =
+                &now + ratio(cost, self.rate.tokens()) * whole(self.rate.window().nanos());
+        }
+        let is_free = now >= self.free_at;
+        let remaining = if is_free { self.capacity } else { 0 };
+        Answer { allowed, remaining, reset_nanos: ceil(&(&self.free_at - now)) }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_paced_leaky_bucket_agrees_with_the_moment_it_lets_the_next_out(
+        (rate, capacity, steps) in (rate(), scaled(1_000_000_000)).prop_flat_map(|(rate, capacity)| {
+            (Just(rate), Just(capacity), steps_within(capacity, refilled_in(rate, capacity)))
+        })
+    ) {
+        let limit = Limit::leaky_bucket(rate).burst(capacity).paced().build().unwrap();
+        let (mut counter, mut now) = (Counter::new(limit), BEGIN);
+        let mut model = PacedModel { rate, capacity, free_at: whole(0) };
+        for Step { after, cost } in steps {
+            now = later(now, after);
+            prop_assert_eq!(answer(&mut counter, cost, now), model.take(cost, now), "at {:?}", now);
+        }
+    }
+
+    /// Where periods end is shown by a walk through the calendar; here, what is left of each.
+    #[test]
+    fn a_quota_agrees_with_the_charges_of_its_period(
+        (limit, steps) in quota().prop_flat_map(|limit| {
+            let steps = steps(limit.capacity());
+            (Just(limit), steps)
+        })
+    ) {
+        let (mut counter, mut now) = (Counter::new(limit.clone()), BEGIN);
+        let mut charges: Vec<(Time, u64)> = Vec::new();
+        for Step { after, cost } in steps {
+            now = later(now, after);
+            let (begin, end) = limit.period_at(now).unwrap();
+            let used = |charges: &[(Time, u64)]| -> u64 {
+                charges.iter().filter(|(at, _)| (begin..end).contains(at)).map(|(_, cost)| cost).sum()
+            };
+            let allowed = cost <= limit.capacity() - used(&charges);
+            if allowed {
+                charges.push((now, cost));
+            }
+            let left = limit.capacity() - used(&charges);
+            let answer = answer(&mut counter, cost, now);
+            prop_assert_eq!((answer.allowed, answer.remaining), (allowed, left), "at {:?}", now);
+        }
     }
 }
 

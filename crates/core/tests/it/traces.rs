@@ -1,7 +1,7 @@
 //! Random figures and random traffic, at every scale at once.
 
 use proptest::prelude::*;
-use tollgate_core::{Kind, Limit, Rate, Time, Window};
+use tollgate_core::{Kind, Limit, MAX_CAPACITY, Period, Rate, Time, Window};
 
 pub const KINDS: [Kind; 6] = [
     Kind::TokenBucket,
@@ -65,11 +65,30 @@ pub struct Step {
     pub cost: u64,
 }
 
-const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
+const DAY: u64 = 86_400 * 1_000_000_000;
+const YEAR: u64 = 365 * DAY;
 
 /// Requests from nanoseconds to a year apart, many at the same moment, with costs to 2³².
 pub fn steps(capacity: u64) -> impl Strategy<Value = Vec<Step>> {
-    let after = prop_oneof![2 => Just(0), 5 => scaled(86_400 * 1_000_000_000), 1 => Just(YEAR)];
+    steps_after(prop_oneof![2 => Just(0), 5 => scaled(DAY), 1 => Just(YEAR)], capacity)
+}
+
+/// Requests at most `span` nanoseconds apart.
+pub fn steps_within(capacity: u64, span: u64) -> impl Strategy<Value = Vec<Step>> {
+    steps_after(prop_oneof![2 => Just(0), 5 => scaled(span)], capacity)
+}
+
+/// Nanoseconds in which an empty bucket is full again, up to a year.
+pub fn refilled_in(rate: Rate, capacity: u64) -> u64 {
+    let nanos =
+        u128::from(capacity) * u128::from(rate.window().nanos()) / u128::from(rate.tokens());
+    u64::try_from(nanos).map_or(YEAR, |nanos| nanos.clamp(1, YEAR))
+}
+
+fn steps_after(
+    after: impl Strategy<Value = u64>,
+    capacity: u64,
+) -> impl Strategy<Value = Vec<Step>> {
     let cost = prop_oneof![8 => scaled(capacity), 1 => Just(1), 1 => scaled(1 << 32)];
     let step = (after, cost).prop_map(|(after, cost)| Step { after, cost });
     proptest::collection::vec(step, 1..60)
@@ -78,6 +97,20 @@ pub fn steps(capacity: u64) -> impl Strategy<Value = Vec<Step>> {
 /// A limit with traffic in proportion to it.
 pub fn limit_and_steps() -> impl Strategy<Value = (Limit, Vec<Step>)> {
     limit().prop_flat_map(|limit| {
+        let steps = steps(limit.capacity());
+        (Just(limit), steps)
+    })
+}
+
+pub fn quota() -> impl Strategy<Value = Limit> {
+    let zone = proptest::sample::select(&["UTC", "Europe/Vienna", "Pacific/Apia"][..]);
+    (scaled(MAX_CAPACITY), proptest::sample::select(&Period::ALL[..]), zone)
+        .prop_map(|(limit, period, zone)| Limit::quota(limit, period, zone).unwrap())
+}
+
+/// All seven.
+pub fn limit_or_quota_and_steps() -> impl Strategy<Value = (Limit, Vec<Step>)> {
+    prop_oneof![8 => limit().boxed(), 2 => quota().boxed()].prop_flat_map(|limit| {
         let steps = steps(limit.capacity());
         (Just(limit), steps)
     })

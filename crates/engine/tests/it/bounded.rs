@@ -49,8 +49,8 @@ fn counters_that_equal_new_ones_make_room_and_others_stay() {
         limiter.check(&quick, limiter.identity(&n), 1).unwrap();
         limiter.check(&slow, limiter.identity(&n), 1).unwrap();
     }
-    // Full, and the quick ones are full again: newcomers find room without anybody sharing.
-    clock.advance(Duration::from_secs(1));
+    // Full, and the quick ones have been full again for a second: newcomers find room without anybody sharing.
+    clock.advance(Duration::from_secs(2));
     for n in half..CAP as u64 {
         limiter.check(&slow, limiter.identity(&n), 1).unwrap();
     }
@@ -63,6 +63,26 @@ fn counters_that_equal_new_ones_make_room_and_others_stay() {
     // Looking is no charge.
     assert_eq!(limiter.peek(&slow, limiter.identity("later")).remaining, 9);
     assert_eq!(limiter.stats().overflowed, 1);
+}
+
+/// A change of figures may have renewed anything: one counter that has been is found wherever it is.
+#[test]
+fn whatever_can_be_evicted_is_found_before_anybody_shares() {
+    let (clock, limiter) = limiter();
+    let quick = limiter.define("quick", bucket(Rate::per_second(1), 10));
+    let slow = limiter.define("slow", bucket(Rate::per_day(1), 10));
+    for n in 1..CAP as u64 {
+        limiter.check(&slow, limiter.identity(&n), 1).unwrap();
+    }
+    for n in 0..20u64 {
+        limiter.check(&quick, limiter.identity(&n), 1).unwrap();
+        clock.advance(Duration::from_secs(5));
+        limiter.define("other", bucket(Rate::per_second(1 + n), 10));
+        limiter.check(&slow, limiter.identity(&("late", n)), 1).unwrap();
+        limiter.reset(&slow, limiter.identity(&("late", n)));
+    }
+    let stats = limiter.stats();
+    assert_eq!((stats.overflowed, stats.evicted), (0, 20));
 }
 
 #[test]

@@ -188,6 +188,46 @@ fn a_counter_charged_twice_in_one_chain_must_have_enough_for_both() {
     }
 }
 
+/// Whether the counter is there or not: waiting does not help, and looking tells the same.
+#[test]
+fn a_chain_that_charges_a_counter_more_than_it_can_have_never_passes() {
+    let (_, limiter) = limiter();
+    for new in [true, false] {
+        for limit in limits() {
+            let rule = limiter.define(&format!("{new} {}", limit.kind().name()), limit);
+            let (id, most) = (limiter.identity("alice"), rule.limit().capacity());
+            if !new {
+                limiter.check(&rule, id, 1).unwrap();
+            }
+            let mut chain = Chain::new();
+            chain.push(Charge::new(&rule, id).cost(most - 2));
+            chain.push(Charge::new(&rule, id).cost(3));
+            let never = Verdict::Refused { by: 1, refusal: Refusal::Never };
+            assert_eq!(limiter.take(&mut chain), never, "{new} {:?}", rule.limit().kind());
+            limiter.look_at(&mut chain, limiter.clock().now());
+            assert_eq!(chain.verdict(), never, "{new} {:?}", rule.limit().kind());
+        }
+    }
+}
+
+/// What only would have been refused is not charged, so it takes nothing from others in the chain.
+#[test]
+fn a_charge_that_is_only_observed_and_refused_costs_the_chain_nothing() {
+    let (_, limiter) = limiter();
+    for new in [true, false] {
+        let rule = limiter.define(&format!("{new}"), bucket(1, 10));
+        let id = limiter.identity("alice");
+        if !new {
+            limiter.check(&rule, id, 1).unwrap();
+        }
+        let mut chain = Chain::new();
+        chain.push(Charge::new(&rule, id).cost(11).strategy(OnRefusal::Observe));
+        chain.push(Charge::new(&rule, id).cost(5));
+        assert!(limiter.take(&mut chain).is_admitted(), "{new}");
+        assert_eq!((chain.is_charged(0), chain.is_charged(1)), (false, true));
+    }
+}
+
 #[test]
 fn the_longest_wait_is_reported_and_waiting_so_long_passes() {
     let (clock, limiter) = limiter();
@@ -236,4 +276,32 @@ fn a_reset_counter_is_new() {
         assert_eq!(limiter.peek(&rule, id).remaining, rule.limit().capacity());
     }
     assert_eq!(limiter.stats().held, 0);
+}
+
+/// Whoever stands behind others is told when they have all passed, however many windows that takes.
+#[test]
+fn waiting_behind_others_takes_as_long_as_they_do() {
+    let minute = Rate::per_minute(10);
+    let limits = [
+        Limit::fixed_window(minute).build().unwrap(),
+        Limit::sliding_window_log(minute).build().unwrap(),
+        Limit::token_bucket(minute).burst(10).build().unwrap(),
+    ];
+    for limit in limits {
+        for used in [0, 4, 10] {
+            let (clock, limiter) = limiter();
+            let (rule, id) = (limiter.define("all", limit.clone()), limiter.identity("all"));
+            limiter.check(&rule, id, used).unwrap();
+            let begin = clock.now();
+            let told: Vec<_> =
+                (0..45).map(|ahead| limiter.wait_behind(Charge::new(&rule, id), ahead)).collect();
+            for (ahead, told) in told.into_iter().enumerate() {
+                while let Err(refusal) = limiter.check(&rule, id, 1) {
+                    clock.advance(refusal.retry_after().unwrap());
+                }
+                let kind = limit.kind();
+                assert_eq!(told, Some(clock.now() - begin), "{kind:?}: {ahead} ahead, {used} used");
+            }
+        }
+    }
 }

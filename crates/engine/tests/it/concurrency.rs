@@ -113,3 +113,28 @@ fn new_identities_of_many_threads_are_all_counted_once() {
     assert_eq!(limiter.stats().held, 5_000);
     assert!((0..5_000u64).all(|n| limiter.peek(&rule, limiter.identity(&n)).remaining == 0));
 }
+
+/// Threads that all find the store full at once: it stays within a tenth of its bound, nobody's counter is reset, and
+/// whoever finds no room shares the overflow counter with all others that do not.
+#[test]
+fn threads_at_the_cap_stay_within_it_and_reset_nobody() {
+    const CAP: usize = 2_000;
+    let limiter = Limiter::with_clock(FakeClock::default(), CAP);
+    let rule = limiter.define("user", bucket(10));
+    let tracked: Vec<_> = (0..100u64).map(|n| limiter.identity(&("tracked", n))).collect();
+    tracked.iter().for_each(|id| limiter.check(&rule, *id, 7).unwrap());
+    let (admitted, most) = (AtomicU64::new(0), AtomicU64::new(0));
+    together(|thread| {
+        for n in 0..10_000u64 {
+            let id = limiter.identity(&(thread, n));
+            admitted.fetch_add(u64::from(limiter.check(&rule, id, 1).is_ok()), Relaxed);
+            most.fetch_max(limiter.stats().held as u64, Relaxed);
+            let known = tracked[n as usize % tracked.len()];
+            assert_eq!(limiter.peek(&rule, known).remaining, 3);
+        }
+    });
+    let (held, most) = (limiter.stats().held as u64, most.into_inner());
+    assert!(most <= (CAP + CAP / 10) as u64, "{most}");
+    // Each newcomer with a counter of its own, and ten tokens for all others together.
+    assert_eq!(admitted.into_inner(), held - 100 - 1 + 10);
+}

@@ -47,10 +47,11 @@ impl Line {
 
     async fn request(self: Rc<Line>, tenant: &str, name: String) -> Result<(), QueueRefusal> {
         let id = self.limiter.identity("everybody");
-        let attempt = || self.limiter.check(&self.rule, id, 1).map_err(Refusal::retry_after);
+        let check = |as_of| self.limiter.check_at(&self.rule, id, 1, as_of);
+        let attempt = |as_of| check(as_of).map_err(Refusal::retry_after);
         let behind = |ahead| self.limiter.wait_behind(Charge::new(&self.rule, id), ahead);
         let request = Waiting { lane: self.limiter.identity(tenant), cost: 1 };
-        self.queue.pass(request, behind, attempt).await?;
+        self.queue.pass(self.limiter.clock(), request, behind, attempt).await?;
         self.passed.borrow_mut().push((name, self.begin.elapsed().as_millis()));
         Ok(())
     }
@@ -84,6 +85,54 @@ async fn a_leaky_bucket_releases_evenly_however_large_it_is() {
     local.await;
     let times: Vec<u128> = line.passed.borrow().iter().map(|(_, at)| *at).collect();
     assert_eq!(times, (0..20).map(|n| n * 100).collect::<Vec<_>>());
+}
+
+/// The runtime's timers wake at whole milliseconds, and this limit releases five in each.
+#[tokio::test(start_paused = true)]
+async fn a_leaky_bucket_keeps_its_pace_though_everybody_wakes_late() {
+    const RATE: u128 = 5_000;
+    const LATE_US: u128 = 1_000;
+    let limit = Limit::leaky_bucket(Rate::per_second(5_000)).burst(3_000).paced().build().unwrap();
+    let line = Line::new(limit, Duration::from_secs(5), 3_000);
+    let local = LocalSet::new();
+    let passed = Rc::new(RefCell::new(Vec::new()));
+    for n in 0..2_000 {
+        let (line, passed) = (Rc::clone(&line), Rc::clone(&passed));
+        local.spawn_local(async move {
+            let begin = line.begin;
+            line.request("acme", format!("{n}")).await.unwrap();
+            passed.borrow_mut().push(begin.elapsed().as_micros());
+        });
+    }
+    local.await;
+    let passed = passed.borrow();
+    // The last one's turn is 1,999 fifths of a millisecond after the first.
+    assert!(passed.last().is_some_and(|at| (399_800..402_000).contains(at)), "{passed:?}");
+    for (i, from) in passed.iter().enumerate() {
+        for (n, to) in (1..).zip(&passed[i..]) {
+            assert!((n - 1) * 1_000_000 <= RATE * (to - from + LATE_US), "{n} from {from} to {to}");
+        }
+    }
+}
+
+/// What would have passed during a long stop is lost: only as much comes together as a few milliseconds are worth.
+#[tokio::test(start_paused = true)]
+async fn after_a_long_stop_only_little_passes_together() {
+    let limit = Limit::leaky_bucket(Rate::per_second(5_000)).burst(3_000).paced().build().unwrap();
+    let line = Line::new(limit, Duration::from_secs(60), 3_000);
+    let local = LocalSet::new();
+    for n in 0..1_000 {
+        local.spawn_local(Rc::clone(&line).request("acme", format!("{n}")));
+    }
+    local
+        .run_until(async {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::time::advance(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        })
+        .await;
+    let together = line.passed.borrow().iter().filter(|(_, at)| *at >= 1_000).count();
+    assert!((1..=5 * 12).contains(&together), "{together}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,9 +254,9 @@ async fn whoever_hangs_up_frees_its_place_first_or_last() {
 async fn a_request_that_can_never_pass_does_not_wait() {
     let line = Line::ten_a_second(Duration::from_secs(1), 4);
     let id = line.limiter.identity("everybody");
-    let attempt = || line.limiter.check(&line.rule, id, 2).map_err(Refusal::retry_after);
+    let attempt = |_| line.limiter.check(&line.rule, id, 2).map_err(Refusal::retry_after);
     let request = Waiting { lane: id, cost: 2 };
-    let result = line.queue.pass(request, |_| None, attempt).await;
+    let result = line.queue.pass(line.limiter.clock(), request, |_| None, attempt).await;
     assert_eq!(result, Err(QueueRefusal::Refused));
 }
 
@@ -220,9 +269,13 @@ async fn nobody_waits_longer_than_it_may_even_if_nobody_knew() {
         let line = Rc::clone(&line);
         tasks.push(local.spawn_local(async move {
             let id = line.limiter.identity("everybody");
-            let attempt = || line.limiter.check(&line.rule, id, 1).map_err(Refusal::retry_after);
+            let check = |as_of| line.limiter.check_at(&line.rule, id, 1, as_of);
+            let attempt = |as_of| check(as_of).map_err(Refusal::retry_after);
             let request = Waiting { lane: id, cost: 1 };
-            line.queue.pass(request, |_| None, attempt).await.map(|()| line.begin.elapsed())
+            line.queue
+                .pass(line.limiter.clock(), request, |_| None, attempt)
+                .await
+                .map(|()| line.begin.elapsed())
         }));
     }
     local.await;
@@ -241,4 +294,32 @@ async fn whoever_may_wait_for_ever_does() {
         Rc::clone(&line).request("acme", name.to_owned()).await.unwrap();
     }
     assert_eq!(line.order(), ["first", "second"]);
+}
+
+/// Costs that add up to more than there are numbers are a long wait, not a fault.
+#[tokio::test(start_paused = true)]
+async fn costs_of_any_size_may_wait_in_one_lane() {
+    let queue = Queue::new(Duration::from_secs(1), 10);
+    let limiter = Limiter::with_clock(PausedClock(Instant::now()), 10);
+    let lane = limiter.identity("acme");
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            let queue = Rc::new(queue);
+            for _ in 0..2 {
+                let (queue, clock) = (Rc::clone(&queue), *limiter.clock());
+                tokio::task::spawn_local(async move {
+                    let request = Waiting { lane, cost: u64::MAX };
+                    let never = |_| Err::<(), _>(Some(Duration::from_millis(500)));
+                    queue.pass(&clock, request, |_| None, never).await
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(queue.len(), 2);
+            let request = Waiting { lane, cost: 1 };
+            let behind = |ahead| (ahead == u64::MAX).then_some(Duration::from_secs(9));
+            let refused = queue.pass(limiter.clock(), request, behind, |_| Ok(())).await;
+            assert_eq!(refused, Err(QueueRefusal::TooLong(Duration::from_secs(9))));
+        })
+        .await;
 }

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tollgate_engine::{Chain, Charge, FakeClock, Limit, Limiter, Period, Rate};
+use tollgate_engine::{
+    Chain, Charge, Clock, FakeClock, Identity, Limit, Limiter, Period, Rate, Rule,
+};
 
 fn limiter() -> (FakeClock, Limiter<FakeClock>) {
     let clock = FakeClock::default();
@@ -46,11 +48,12 @@ fn changed_figures_take_effect_when_they_change_and_not_when_a_counter_is_next_s
 
 #[test]
 fn whoever_still_holds_the_old_rule_is_decided_by_the_new_figures() {
-    let (_, limiter) = limiter();
+    let (clock, limiter) = limiter();
     let old = limiter.define("user", bucket(1, 10));
     let id = limiter.identity("alice");
     limiter.check(&old, id, 1).unwrap();
     let new = limiter.define("user", bucket(1, 4));
+    clock.advance(Duration::from_secs(100));
     assert_eq!(limiter.peek(&new, id).remaining, 4);
     let mut chain = Chain::new();
     chain.push(Charge::new(&old, id).cost(3));
@@ -58,6 +61,71 @@ fn whoever_still_holds_the_old_rule_is_decided_by_the_new_figures() {
     assert_eq!((chain.standing(0).limit, chain.standing(0).remaining), (4, 1));
     assert!(limiter.check(&old, id, 2).is_err());
     assert!(limiter.check(&new, id, 1).is_ok());
+    clock.advance(Duration::from_secs(3));
+    assert_eq!((limiter.peek(&old, id).remaining, limiter.peek(&new, id).remaining), (3, 3));
+}
+
+/// Everything there is to charge a counter with, under the rule that somebody still holds.
+type Charging = fn(&Limiter<FakeClock>, &Rule, Identity, u64) -> bool;
+
+const CHARGING: [Charging; 3] = [
+    |limiter, rule, id, cost| limiter.check(rule, id, cost).is_ok(),
+    |limiter, rule, id, cost| limiter.decide(rule, id, cost).is_allowed(),
+    |limiter, rule, id, cost| {
+        limiter.absorb(rule, id, cost);
+        true
+    },
+];
+
+/// Charged under its old figures an hour after they changed, a counter of 100 tokens had to wait for four days: as of
+/// the moment of the change it lacked an hour's worth of the old, quicker rate.
+#[test]
+fn a_charge_under_an_old_rule_is_never_carried_over_as_of_a_moment_before_it() {
+    for (charge, is_there) in CHARGING.into_iter().flat_map(|c| [(c, false), (c, true)]) {
+        let (clock, limiter) = limiter();
+        let (old, id) = (limiter.define("user", bucket(100, 100)), limiter.identity("alice"));
+        if is_there {
+            limiter.check(&old, id, 1).unwrap();
+        }
+        let new = limiter.define("user", bucket(1, 100));
+        clock.advance(Duration::from_secs(3_600));
+        assert!(charge(&limiter, &old, id, 1));
+        assert_eq!(limiter.peek(&new, id).remaining, 99);
+        assert_eq!(limiter.peek(&old, id).remaining, 99);
+    }
+}
+
+#[test]
+fn two_rules_of_one_counter_never_admit_its_capacity_twice() {
+    for (charge, is_there) in CHARGING.into_iter().flat_map(|c| [(c, false), (c, true)]) {
+        let (clock, limiter) = limiter();
+        let (old, id) = (limiter.define("user", bucket(1, 10)), limiter.identity("alice"));
+        if is_there {
+            limiter.check(&old, id, 1).unwrap();
+        }
+        let new = limiter.define("user", bucket(1_000, 10));
+        clock.advance(Duration::from_secs(1));
+        assert!(charge(&limiter, &old, id, 10));
+        assert!(limiter.check(&new, id, 1).is_err());
+        assert!(limiter.check(&old, id, 1).is_err());
+    }
+}
+
+/// What took a rule's place decides for whoever holds the old one, also after it was replaced itself, nobody
+/// held it in between, and what was in the middle is forgotten.
+#[test]
+fn an_old_rule_is_decided_by_the_newest_whoever_holds_that() {
+    let (clock, limiter) = limiter();
+    let (old, id) = (limiter.define("user", bucket(100, 100)), limiter.identity("alice"));
+    for rate in [3, 5, 1] {
+        drop(limiter.define("user", bucket(rate, 100)));
+        limiter.sweep();
+    }
+    clock.advance(Duration::from_secs(3_600));
+    limiter.check(&old, id, 60).unwrap();
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(limiter.peek(&old, id).remaining, 50);
+    assert_eq!(limiter.peek(&limiter.define("user", bucket(1, 100)), id).remaining, 50);
 }
 
 #[test]
@@ -118,10 +186,11 @@ fn a_charge_made_under_old_figures_is_given_back_or_kept_but_never_grants() {
     assert!(limiter.peek(&new, id).remaining <= 9);
 }
 
-/// Thousands of definitions under load: numbers of rules are reused, nothing is admitted twice.
+/// Thousands of definitions under load while time passes: numbers of rules are reused, nothing is admitted twice.
 #[test]
 fn reconfiguring_under_load_admits_exactly_what_is_there() {
-    let (_, limiter) = limiter();
+    let (clock, limiter) = limiter();
+    let begin = clock.now();
     let first = limiter.define("user", bucket(1, 1_000_000));
     let id = limiter.identity("alice");
     let (admitted, done) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -144,12 +213,14 @@ fn reconfiguring_under_load_admits_exactly_what_is_there() {
         scope.spawn(|| {
             for _ in 0..40_000 {
                 admitted.fetch_add(u64::from(limiter.check(&first, id, 1).is_ok()), Relaxed);
+                clock.advance(Duration::from_micros(50));
             }
             done.store(true, Relaxed);
         });
     });
-    // The clock stands still. A lower capacity may only take tokens away.
+    // No more is earned than at the quickest rate. A lower capacity may only take tokens away.
+    let earned = (clock.now() - begin).as_secs() * 7 + 7;
     let admitted = admitted.into_inner();
-    assert!(admitted <= 20_000, "{admitted}");
+    assert!(admitted <= 20_000 + earned, "{admitted} with {earned} earned");
     assert!(admitted > 0);
 }

@@ -186,6 +186,27 @@ tenants: [ { id: a } ]
     assert_eq!(line.log().last().unwrap(), "300 w passed");
 }
 
+/// Timers wake at whole milliseconds, in each of which five are let out.
+#[tokio::test(start_paused = true)]
+async fn a_quick_leaky_bucket_keeps_its_pace() {
+    let line = Line::new(
+        "
+upstreams: { api: { url: \"http://a\" } }
+defaults:
+  client: { algorithm: leaky_bucket, sustained: { rate: 5000 }, burst: { capacity: 1000 }, scope: global, strategy: queue, queue: { max_depth: 2000 } }
+  tenant: { sustained: { rate: 100000 } }
+tenants: [ { id: a } ]
+",
+    );
+    let local = LocalSet::new();
+    for n in 0..1000 {
+        local.spawn_local(Rc::clone(&line).request("a", format!("a{n}")));
+    }
+    local.await;
+    let last = line.log().last().cloned().unwrap_or_default();
+    assert!(last == "200 a999 passed" || last == "201 a999 passed", "{last}");
+}
+
 /// A leaky bucket with a queue lets requests out evenly, although its bucket is large.
 #[tokio::test(start_paused = true)]
 async fn a_leaky_bucket_releases_evenly() {

@@ -80,6 +80,10 @@ pub(crate) async fn keep_tidy(store: Store, served: Served) {
                 }
             }
         }
+        // Memory of counters and rules that are gone, a shard at a time between what else there is to do.
+        while served.gate().limiter().sweep_next() {
+            tokio::task::yield_now().await;
+        }
         tokio::time::sleep(EVERY).await;
     }
 }
