@@ -52,6 +52,11 @@ impl<'k> Caller<'k> {
         self.client
     }
 
+    /// Its name, while it is known.
+    pub fn holder(&self) -> Option<Holder<'k>> {
+        self.holder
+    }
+
     /// Its address, as it is counted: of IPv6 its /64.
     pub fn address(&self) -> IpAddr {
         self.address

@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-use tollgate_engine::{Chain, Charge, Clock, Identity, Limiter, Rule, Strategy, SystemClock, Time};
+use tollgate_engine::{Charge, Clock, Identity, Limiter, Rule, Strategy, SystemClock, Time};
 use tollgate_policy::compile::{Client, Counted, PlacedLimit, Policy, RouteInForce, Work};
 use tollgate_policy::{self as policy, Holder, counted_address, shapes};
 use tollgate_wire::LimitText;
@@ -12,7 +11,7 @@ use tollgate_wire::LimitText;
 use crate::caller::Caller;
 use crate::elsewhere::{Answered, Elsewhere, Keeper, Manner, Whose};
 use crate::in_force::InForce;
-use crate::kept::{KeptPlace, KeptPlaces};
+use crate::kept::KeptPlace;
 use crate::passage::Passage;
 use crate::waiting::WaitingRoom;
 
@@ -75,15 +74,18 @@ impl<C: Clock> Gate<C> {
         holder: Holder<'k>,
         address: IpAddr,
     ) -> Caller<'k> {
-        let id = in_force.policy().tenants().all()[tenant].id();
+        let number = tenant;
+        let tenant = in_force.tenant(number);
         let user = match holder {
-            Holder::User(name) => self.limiter.identity(&(id, 0u8, name)),
-            Holder::Key(key) => self.limiter.identity(&(id, 1u8, key)),
-            Holder::Address(address) => self.of_address(id, address),
+            Holder::User(name) => self.limiter.identity(&(tenant, 0u8, name)),
+            Holder::Key(key) => self.limiter.identity(&(tenant, 1u8, key)),
+            Holder::Address(address) => {
+                self.limiter.identity(&(tenant, 2u8, counted_address(address)))
+            }
         };
         Caller {
-            client: Client::of(in_force.policy(), tenant),
-            tenant: in_force.tenant(tenant),
+            client: Client::of(in_force.policy(), number),
+            tenant,
             user,
             address: counted_address(address),
             holder: Some(holder),
@@ -94,10 +96,6 @@ impl<C: Clock> Gate<C> {
     /// Somebody without a key: the tenant with this number, counted by the address.
     pub fn anonymous(&self, in_force: &InForce, tenant: usize, address: IpAddr) -> Caller<'static> {
         self.caller(in_force, tenant, Holder::Address(address), address)
-    }
-
-    fn of_address(&self, tenant: &str, address: IpAddr) -> Identity {
-        self.limiter.identity(&(tenant, 2u8, counted_address(address)))
     }
 
     /// Decides a request now, all or nothing, without waiting. One that would have to wait for counters kept elsewhere is
@@ -122,12 +120,32 @@ impl<C: Clock> Gate<C> {
         now: Time,
     ) -> Passage<'f> {
         let mut passage = self.passage(in_force, caller, work);
+        self.settle(&mut passage, now);
+        passage
+    }
+
+    /// [`decide`](Gate::decide), and what is then made of the passage. It is large: to return it is to copy it.
+    #[inline]
+    pub fn decide_then<'f, T>(
+        &self,
+        in_force: &'f InForce,
+        (caller, work): (&Caller<'f>, Work<'f>),
+        then: impl FnOnce(&Passage<'f>) -> T,
+    ) -> T {
+        let mut passage = Passage::undecided();
+        self.charge(&mut passage, in_force, (caller, work), |limit| limit.cost(work.cost()));
+        self.settle(&mut passage, self.limiter.clock().now());
+        then(&passage)
+    }
+
+    /// Decides a passage as of now.
+    #[inline]
+    fn settle(&self, passage: &mut Passage<'_>, now: Time) {
         if passage.kept.all.is_empty() {
             passage.verdict = self.limiter.take_at(&mut passage.chain, now);
         } else {
-            self.try_kept(&mut passage, now);
+            self.try_kept(passage, now);
         }
-        passage
     }
 
     /// Gives back what an admitted request was charged, because it was not served after all.
@@ -147,7 +165,8 @@ impl<C: Clock> Gate<C> {
         caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
-        let mut passage = self.passage_at(in_force, caller, work, |_| 0);
+        let mut passage = Passage::undecided();
+        self.charge(&mut passage, in_force, (caller, work), |_| 0);
         let now = self.limiter.clock().now();
         passage.verdict = self.limiter.take_at(&mut passage.chain, now);
         self.look_kept(&mut passage).await;
@@ -165,7 +184,8 @@ impl<C: Clock> Gate<C> {
         let Some(link) = links(in_force, caller, work).nth(place) else { return false };
         let identity = self.identity(in_force, caller, link.limit, work.route());
         self.limiter.reset(link.rule, identity);
-        let passage = self.passage_at(in_force, caller, work, |_| 0);
+        let mut passage = Passage::undecided();
+        self.charge(&mut passage, in_force, (caller, work), |_| 0);
         self.reset_kept(&passage, place).await
     }
 
@@ -177,40 +197,43 @@ impl<C: Clock> Gate<C> {
         caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
-        self.passage_at(in_force, caller, work, |limit| limit.cost(work.cost()))
+        let mut passage = Passage::undecided();
+        self.charge(&mut passage, in_force, (caller, work), |limit| limit.cost(work.cost()));
+        passage
     }
 
+    /// Adds a request's charges.
     #[inline]
-    fn passage_at<'f>(
+    fn charge<'f>(
         &self,
+        passage: &mut Passage<'f>,
         in_force: &'f InForce,
-        caller: &Caller<'f>,
-        work: Work<'f>,
+        (caller, work): (&Caller<'f>, Work<'f>),
         cost: impl Fn(&PlacedLimit) -> u64,
-    ) -> Passage<'f> {
-        let mut chain = Chain::new();
-        let mut limits: SmallVec<[&PlacedLimit; 8]> = SmallVec::new();
-        let mut kept = KeptPlaces::default();
-        let mut texts = SmallVec::new();
-        for Link { rule, keeper, limit, text } in links(in_force, caller, work) {
+    ) {
+        let own = caller.own.and_then(|own| own.limit.degrade_to(in_force.policy()));
+        passage.own_degrades_to = own;
+        let mut add = |Link { rule, keeper, limit, text }: Link<'f>| {
             let identity = self.identity(in_force, caller, limit, work.route());
             let mut charge =
                 Charge::new(rule, identity).cost(cost(limit)).strategy(strategy(limit.strategy()));
             if let Some(keeper) = keeper {
                 let name = || name(in_force, caller, limit, work.route());
                 let whose = Whose { hash: charge.counter(), identity, name: &name };
-                let place = kept_place(limits.len(), (keeper, limit), caller, &whose);
+                let place = kept_place(passage.limits.len(), (keeper, limit), caller, &whose);
                 if place.manner != Manner::Told {
                     charge = charge.elsewhere();
                 }
-                kept.all.push(place);
+                passage.kept.all.push(place);
             }
-            chain.push(charge);
-            limits.push(limit);
-            texts.push(text);
+            passage.chain.push(charge);
+            passage.limits.push(limit);
+            passage.texts.push(text);
+        };
+        if let Some(own) = own_link(caller, work) {
+            add(own);
         }
-        let degrade = caller.own.and_then(|own| own.limit.degrade_to(in_force.policy()));
-        Passage::undecided((chain, kept), (limits, texts), degrade)
+        policys_links(in_force, caller, work).for_each(add);
     }
 
     #[inline]
@@ -240,29 +263,37 @@ struct Link<'f> {
     text: Option<&'f LimitText>,
 }
 
-/// The limits that a request is charged to, in order: what a key has for itself goes first, unless the request is free.
-#[inline]
+/// The limits that a request is charged to, in order.
 fn links<'f>(
     in_force: &'f InForce,
     caller: &Caller<'f>,
     work: Work<'f>,
 ) -> impl Iterator<Item = Link<'f>> {
-    let own = caller.own.filter(|_| work.cost() != Some(0));
-    let own = own.map(|own| Link {
-        rule: &own.rule,
-        keeper: own.keeper.as_ref(),
-        limit: own.limit.placed(),
-        // There may be a million of these.
-        text: None,
-    });
-    let policys = in_force.policy().chain(caller.client, work);
+    own_link(caller, work).into_iter().chain(policys_links(in_force, caller, work))
+}
+
+/// What a key has for itself: it goes first, unless the request is free.
+#[inline]
+fn own_link<'f>(caller: &Caller<'f>, work: Work<'f>) -> Option<Link<'f>> {
+    let own = caller.own.filter(|_| work.cost() != Some(0))?;
+    let (keeper, limit) = (own.keeper.as_ref(), own.limit.placed());
+    // There may be a million of these, so nothing is kept of them in words.
+    Some(Link { rule: &own.rule, keeper, limit, text: None })
+}
+
+#[inline]
+fn policys_links<'f>(
+    in_force: &'f InForce,
+    caller: &Caller<'f>,
+    work: Work<'f>,
+) -> impl Iterator<Item = Link<'f>> {
     let link = |(id, limit)| Link {
         rule: in_force.rule(id),
         keeper: in_force.keeper(id),
         limit,
         text: Some(in_force.text(id)),
     };
-    own.into_iter().chain(policys.map(link))
+    in_force.policy().chain(caller.client, work).map(link)
 }
 
 fn strategy(strategy: shapes::Strategy) -> Strategy {

@@ -19,12 +19,29 @@ impl<'a> Lines<'a> {
     /// Of a decided request.
     #[inline]
     pub fn of(passage: &Passage<'a>) -> Lines<'a> {
+        let mut all = Lines::none(passage);
+        all.add(passage);
+        all
+    }
+
+    /// What is made of the lines of a decided request. They are large: to return them is to copy them.
+    #[inline]
+    pub fn then<T>(passage: &Passage<'a>, then: impl FnOnce(&Lines<'a>) -> T) -> T {
+        let mut all = Lines::none(passage);
+        all.add(passage);
+        then(&all)
+    }
+
+    #[inline]
+    fn none(passage: &Passage<'a>) -> Lines<'a> {
+        Lines { lines: SmallVec::new(), refused_by: None, now: passage.chain().decided_at() }
+    }
+
+    fn add(&mut self, passage: &Passage<'a>) {
         let (by, is_refused) = match passage.verdict() {
             Verdict::Refused { by, .. } | Verdict::Queued { by, .. } => (Some(by), true),
             Verdict::Admitted | Verdict::Degraded { .. } => (None, false),
         };
-        let mut lines: SmallVec<[Line<'a>; 8]> = SmallVec::new();
-        let mut refused_by = None;
         for place in 0..passage.len() {
             if !passage.chain().is_known(place) {
                 continue;
@@ -38,7 +55,7 @@ impl<'a> Lines<'a> {
                 Strategy::Degrade => None,
             };
             if by == Some(place) {
-                refused_by = Some(lines.len());
+                self.refused_by = Some(self.lines.len());
             }
             let line = Line::new(passage.name(place), passage.chain().standing(place))
                 .source(limit.source())
@@ -46,9 +63,8 @@ impl<'a> Lines<'a> {
                 .seconds(limit.window_secs())
                 .refusal(refusal)
                 .text(passage.text(place));
-            lines.push(line);
+            self.lines.push(line);
         }
-        Lines { lines, refused_by, now: passage.chain().decided_at() }
     }
 
     /// The same without what only refusals tell. Whoever answers later need not keep the policy for it.

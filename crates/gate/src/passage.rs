@@ -16,22 +16,27 @@ pub struct Passage<'f> {
     pub(crate) chain: Chain<'f>,
     pub(crate) limits: SmallVec<[&'f PlacedLimit; 8]>,
     /// What responses tell of each in the same words.
-    texts: Texts<'f>,
+    pub(crate) texts: Texts<'f>,
     pub(crate) verdict: Verdict,
     pub(crate) kept: KeptPlaces<'f>,
     pub(crate) unavailable: Option<&'static str>,
     /// Where the limit that its key has for itself degrades to.
-    own_degrades_to: Option<usize>,
+    pub(crate) own_degrades_to: Option<usize>,
 }
 
 impl<'f> Passage<'f> {
-    pub(crate) fn undecided(
-        (chain, kept): (Chain<'f>, KeptPlaces<'f>),
-        (limits, texts): (SmallVec<[&'f PlacedLimit; 8]>, Texts<'f>),
-        own_degrades_to: Option<usize>,
-    ) -> Passage<'f> {
-        let verdict = Verdict::Admitted;
-        Passage { chain, limits, texts, verdict, kept, unavailable: None, own_degrades_to }
+    /// With no charges yet. They are added where it is, because it is large.
+    #[inline]
+    pub(crate) fn undecided() -> Passage<'f> {
+        Passage {
+            chain: Chain::new(),
+            limits: SmallVec::new(),
+            texts: SmallVec::new(),
+            verdict: Verdict::Admitted,
+            kept: KeptPlaces::default(),
+            unavailable: None,
+            own_degrades_to: None,
+        }
     }
 
     /// What becomes of the request.

@@ -8,12 +8,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use tollgate_engine::Clock;
 use tollgate_gate::{self as gate, Holder, Lines, Passage};
 use tollgate_policy::compile::{ANONYMOUS, Policy, RouteInForce, Work};
 use tollgate_policy::routes::normalise;
-use tollgate_wire::{Problem, Refused, degraded_by};
+use tollgate_wire::{LimitHeaders, Problem, Refused, Report};
 
 use crate::answer::Answer;
 use crate::caller::{Caller, UnknownTenant};
@@ -26,7 +26,6 @@ use crate::verdict::{Outcome, Verdict};
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     caller: gate::Caller<'a>,
-    holder: Holder<'a>,
     route: Option<&'a RouteInForce>,
     operation: Option<usize>,
     cost: Option<u64>,
@@ -59,16 +58,6 @@ pub(crate) enum Arrived<'a> {
 pub(crate) enum Decided {
     Passes(Passed),
     Stays(Response<Bytes>),
-}
-
-impl Decided {
-    /// The service is told the verdict, or not.
-    pub(crate) fn telling_service(self, tells: bool) -> Decided {
-        match self {
-            Decided::Passes(passed) => Decided::Passes(passed.telling_service(tells)),
-            Decided::Stays(response) => Decided::Stays(response),
-        }
-    }
 }
 
 impl<'a> Arrived<'a> {
@@ -127,7 +116,6 @@ impl<'a> Arrived<'a> {
         let plan = caller.plan.as_deref().filter(|_| is_tenant_known);
         Arrived::Asks(Asked {
             caller: known.with_plan(plan.and_then(|name| policy.plan(name))),
-            holder,
             route,
             operation: caller.operation.as_deref().and_then(|name| policy.operation(name)),
             cost: caller.cost,
@@ -145,15 +133,17 @@ impl<'a> Asked<'a> {
         head: Head<'_>,
     ) -> Decided {
         let work = work(self.route, self.operation, self.cost);
-        let passage = limits.gate().decide(&present.in_force, &self.caller, work);
-        Told { present, is_tenant_known: self.is_tenant_known }.of(&passage, || Answer::to(head))
+        let told = Told { present, is_tenant_known: self.is_tenant_known };
+        limits.gate().decide_then(&present.in_force, (&self.caller, work), |passage| {
+            told.of(passage, || Answer::to(head))
+        })
     }
 
     /// Keeps it beyond the request.
     pub(crate) fn hold(self, head: Head<'_>) -> Held {
-        let user = match self.holder {
-            Holder::User(user) => Some(user.into()),
-            Holder::Key(_) | Holder::Address(_) => None,
+        let user = match self.caller.holder() {
+            Some(Holder::User(user)) => Some(user.into()),
+            _ => None,
         };
         Held {
             user,
@@ -200,21 +190,25 @@ impl Told<'_> {
             let verdict = verdict.with_tenant_known(self.is_tenant_known);
             return Decided::Stays(told(answer().problem(problem), verdict));
         }
-        let lines = Lines::of(passage);
-        let report = lines.report();
-        let verdict = Verdict::of(passage, &report).with_tenant_known(self.is_tenant_known);
+        Lines::then(passage, |lines| self.by_limits(passage, &lines.report(), answer))
+    }
+
+    /// Of a request that limits have decided.
+    fn by_limits(
+        &self,
+        passage: &Passage<'_>,
+        report: &Report<'_>,
+        answer: impl FnOnce() -> Answer,
+    ) -> Decided {
+        let verdict = Verdict::of(passage, report, self.is_tenant_known);
         let shows = passage.shows_headers();
         if !passage.is_admitted() {
             let answer = answer();
-            let refused = Refused::by_limit(&report, answer.id()).limit_headers(shows);
+            let refused = Refused::by_limit(report, answer.id()).limit_headers(shows);
             return Decided::Stays(told(answer.refuse(&refused), verdict));
         }
-        let headers = if shows { report.headers() } else { HeaderMap::new() };
-        let mark = match passage.degraded().and_then(|(name, _)| degraded_by(name)) {
-            Some(mark) => Mark::By(mark),
-            None if self.present.degrades => Mark::Off,
-            None => Mark::Any,
-        };
+        let headers = if shows { report.limit_headers() } else { LimitHeaders::default() };
+        let mark = if self.present.degrades { Mark::ByVerdict } else { Mark::Any };
         Decided::Passes(Passed::new(verdict, headers, mark))
     }
 }

@@ -19,6 +19,13 @@ use crate::passed::Passed;
 
 type Waiting = Pin<Box<dyn Future<Output = Decided> + Send>>;
 
+/// A request that waits, and the service that is ready for it.
+struct Held<S, B> {
+    ready: S,
+    request: Request<B>,
+    wants_verdict: bool,
+}
+
 pin_project! {
     /// The future of a limited service's response.
     pub struct LimitedFuture<S, B, K>
@@ -37,7 +44,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        Waiting { waiting: Waiting, held: Option<Box<(S, Request<B>)>> },
+        Waiting { waiting: Waiting, held: Option<Box<Held<S, B>>> },
         Serving { #[pin] answer: S::Future, passed: Option<Passed> },
         Refused { response: Option<Response<Bytes>> },
     }
@@ -47,38 +54,28 @@ impl<S, B, K> LimitedFuture<S, B, K>
 where
     S: Service<Request<B>>,
 {
+    #[inline]
     fn at(step: Step<S, B>) -> LimitedFuture<S, B, K> {
         LimitedFuture { step, bodies: PhantomData }
     }
 
     pub(crate) fn waiting(
         waiting: Waiting,
-        ready: S,
-        request: Request<B>,
+        (ready, request): (S, Request<B>),
+        wants_verdict: bool,
     ) -> LimitedFuture<S, B, K> {
-        LimitedFuture::at(Step::Waiting { waiting, held: Some(Box::new((ready, request))) })
+        let held = Some(Box::new(Held { ready, request, wants_verdict }));
+        LimitedFuture::at(Step::Waiting { waiting, held })
     }
 
-    pub(crate) fn serving(
-        ready: &mut S,
-        request: Request<B>,
-        passed: Passed,
-    ) -> LimitedFuture<S, B, K> {
-        LimitedFuture::at(Step::serving(ready, request, passed))
+    /// Of a request that is with the service.
+    #[inline]
+    pub(crate) fn serving(answer: S::Future, passed: Passed) -> LimitedFuture<S, B, K> {
+        LimitedFuture::at(Step::Serving { answer, passed: Some(passed) })
     }
 
     pub(crate) fn refused(response: Response<Bytes>) -> LimitedFuture<S, B, K> {
         LimitedFuture::at(Step::Refused { response: Some(response) })
-    }
-}
-
-impl<S, B> Step<S, B>
-where
-    S: Service<Request<B>>,
-{
-    fn serving(ready: &mut S, mut request: Request<B>, passed: Passed) -> Step<S, B> {
-        passed.tell_request(&mut request);
-        Step::Serving { answer: ready.call(request), passed: Some(passed) }
     }
 }
 
@@ -95,9 +92,13 @@ where
             let next = match step.as_mut().project() {
                 StepPinned::Waiting { waiting, held } => {
                     let decided = ready!(waiting.as_mut().poll(cx));
-                    let (mut ready, request) = *held.take().expect("decided once");
+                    let mut held = *held.take().expect("decided once");
                     match decided {
-                        Decided::Passes(passed) => Step::serving(&mut ready, request, passed),
+                        Decided::Passes(passed) => {
+                            passed.tell_request(&mut held.request, held.wants_verdict);
+                            let answer = held.ready.call(held.request);
+                            Step::Serving { answer, passed: Some(passed) }
+                        }
                         Decided::Stays(response) => Step::Refused { response: Some(response) },
                     }
                 }

@@ -105,15 +105,17 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> LimitedFuture<S, B, K> {
-        let LimitLayer { limits, identify, unknown, tells_service: tells, .. } = &self.layer;
+    fn call(&mut self, mut request: Request<B>) -> LimitedFuture<S, B, K> {
+        let LimitLayer { limits, identify, .. } = &self.layer;
         let head = Head::of(&request);
         let present = limits.present();
         let decided = {
             let caller = identify.identify(head);
-            match Arrived::at(limits, &present, (head, &caller), *unknown) {
+            match Arrived::at(limits, &present, (head, &caller), self.layer.unknown) {
                 Arrived::Decided(decided) => decided,
-                Arrived::Asks(asked) if !present.may_wait => asked.decide(limits, &present, head),
+                Arrived::Asks(ref asked) if !present.may_wait => {
+                    asked.decide(limits, &present, head)
+                }
                 Arrived::Asks(asked) => {
                     let held = asked.hold(head);
                     drop(caller);
@@ -122,8 +124,11 @@ where
                 }
             }
         };
-        match decided.telling_service(*tells) {
-            Decided::Passes(passed) => LimitedFuture::serving(&mut self.inner, request, passed),
+        match decided {
+            Decided::Passes(passed) => {
+                passed.tell_request(&mut request, self.layer.tells_service);
+                LimitedFuture::serving(self.inner.call(request), passed)
+            }
             Decided::Stays(response) => LimitedFuture::refused(response),
         }
     }
@@ -139,11 +144,9 @@ impl<S: Clone, I, C, K> Limited<S, I, C, K> {
     where
         S: Service<Request<B>>,
     {
-        let tells = self.layer.tells_service;
-        let waiting = Box::pin(async move { waiting.await.telling_service(tells) });
         // The clone has not been polled ready; the one that has is the one to call.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
-        LimitedFuture::waiting(waiting, ready, request)
+        LimitedFuture::waiting(Box::pin(waiting), (ready, request), self.layer.tells_service)
     }
 }

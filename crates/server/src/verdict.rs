@@ -61,7 +61,7 @@ impl Verdict {
         Verdict { outcome, reported: None, retry_after: None, is_tenant_known: true }
     }
 
-    pub(crate) fn of(passage: &Passage<'_>, report: &Report<'_>) -> Verdict {
+    pub(crate) fn of(passage: &Passage<'_>, report: &Report<'_>, is_tenant_known: bool) -> Verdict {
         let at = |place: usize| Reported {
             policy: passage.name(place),
             source: Source::of(passage.limit(place).source()),
@@ -82,7 +82,7 @@ impl Verdict {
             }
         };
         let retry_after = passage.refusal().and_then(engine::Refusal::retry_after);
-        Verdict { outcome, reported, retry_after, is_tenant_known: true }
+        Verdict { outcome, reported, retry_after, is_tenant_known }
     }
 
     pub(crate) fn overloaded(retry_after: Duration) -> Verdict {

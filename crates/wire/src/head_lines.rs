@@ -162,11 +162,6 @@ impl Fields {
         Fields { page: Page::with_capacity(bytes), fields: SmallVec::new() }
     }
 
-    /// Their names, in order.
-    pub(crate) fn names(&self) -> Vec<&'static HeaderName> {
-        self.fields.iter().map(|(name, _)| *name).collect()
-    }
-
     /// Sets them, unless the map is as full as one can be.
     pub(crate) fn put(self, headers: &mut HeaderMap) {
         let page = Bytes::from(self.page.finish());

@@ -14,6 +14,7 @@ mod form;
 mod grpc;
 mod head_lines;
 mod json;
+mod limit_headers;
 mod limit_text;
 mod line;
 pub mod names;
@@ -26,6 +27,7 @@ mod report;
 
 pub use grpc::{Code, is_grpc};
 pub use head_lines::HeadLines;
+pub use limit_headers::LimitHeaders;
 pub use limit_text::LimitText;
 pub use line::Line;
 pub use problem::{JSON_PROBLEM, Problem};

@@ -124,6 +124,15 @@ impl<'p> Iterator for Links<'p> {
             self.list = self.lists.next()?.iter();
         }
     }
+
+    /// Most lists are empty: whoever wants all limits goes through them without asking after each which list is next.
+    #[inline]
+    fn fold<A, F: FnMut(A, Self::Item) -> A>(self, first: A, mut add: F) -> A {
+        let limits = self.limits;
+        let mut one = |all, id: &'p LimitId| add(all, (*id, &limits[id.index()]));
+        let all = self.list.fold(first, &mut one);
+        self.lists.fold(all, |all, list| list.iter().fold(all, &mut one))
+    }
 }
 
 impl Policy {

@@ -1,6 +1,6 @@
 //! Which limits a request meets, in which order, at which cost.
 
-use tollgate_policy::compile::Policy;
+use tollgate_policy::compile::{Client, Policy, Work};
 use tollgate_policy::{Explanation, Question};
 
 fn policy(text: &str) -> Policy {
@@ -202,6 +202,24 @@ fn a_chain_is_in_the_order_of_the_law() {
     let expected: Vec<_> = expected.iter().map(|(s, p, c, k)| (*s, *p, *c, k.as_str())).collect();
     assert_eq!(chain, expected);
     assert_eq!(explained.cost, 10);
+}
+
+#[test]
+fn a_chain_gone_through_at_once_is_the_same_as_step_by_step() {
+    let policy = policy(LAW);
+    let acme = Client::of(&policy, policy.tenants().number("acme").unwrap());
+    let route = policy.routes().iter().find(|route| route.name() == "POST /chat/{room}").unwrap();
+    let chain = policy.chain(acme, Work::on(route));
+    let mut left = chain.clone();
+    let steps: Vec<_> = std::iter::from_fn(|| left.next()).map(|(id, _)| id).collect();
+    assert!(steps.len() > 8);
+    for begun in 0..=steps.len() {
+        let mut chain = chain.clone();
+        assert!((0..begun).all(|_| chain.next().is_some()));
+        let mut rest = Vec::new();
+        chain.for_each(|(id, _)| rest.push(id));
+        assert_eq!(rest, steps[begun..]);
+    }
 }
 
 #[test]

@@ -37,6 +37,53 @@ fn one_limit_is_told_in_eight_headers() {
     assert_eq!(headers.len(), rows.len());
 }
 
+/// Figures, limits and windows that come and go leave nothing of the ones before.
+#[test]
+fn headers_of_a_thread_are_each_what_their_report_says() {
+    let (second, other) = (per_second(10, 100, 47), per_second(20, 200, 9));
+    let chains: [&[Line<'_>]; 7] = [
+        &[second],
+        &[per_second(10, 100, 46)],
+        &[other],
+        &[second, month(30)],
+        &[second, month(3)],
+        &[],
+        &[second],
+    ];
+    for lines in chains {
+        for now in [NOW, Time::from_secs(1_800_000_099), NOW] {
+            let report = Report::admitted(lines, now);
+            assert_eq!(report.headers(), written(&report), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn limit_headers_join_what_a_service_says_of_other_things() {
+    let many: Vec<_> = (0..30).map(|n| (format!("x-{n}"), n.to_string())).collect();
+    let many: Vec<_> = many.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let services: [&[(&str, &str)]; 7] = [
+        &[],
+        &[("content-type", "text/plain")],
+        &[("content-length", "5"), ("content-type", "text/plain")],
+        &[("set-cookie", "a=1"), ("set-cookie", "b=2"), ("vary", "accept")],
+        &[("vary", "accept"), ("content-type", "text/plain"), ("content-type", "text/html")],
+        &[("x-ratelimit-limit", "9"), ("x-ratelimit-limit-day", "9"), ("ratelimit", "x")],
+        &many,
+    ];
+    let lines = [per_second(10, 100, 47), month(30)];
+    for service in services {
+        for report in [Report::admitted(&lines, NOW), Report::admitted(&[], NOW)] {
+            let mut expected = headers(service);
+            names::strip_limits(&mut expected);
+            report.write(&mut expected);
+            let mut put = headers(service);
+            report.limit_headers().put(&mut put);
+            assert_eq!(put, expected, "{service:?}");
+        }
+    }
+}
+
 #[test]
 fn each_window_shows_its_tightest_and_the_tightest_of_all_is_reported() {
     let lines = [
