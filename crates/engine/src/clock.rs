@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_thread_that_is_stopped_while_it_looks_does_not_move_the_clock() {
         let reads = |rows: &[(u64, u64, u64)]| {
-            let mut rows = rows.to_vec().into_iter();
+            let mut rows = rows.iter().copied();
             at_once(move || rows.next().expect("read again in vain"), |from, to| to - from)
         };
         assert_eq!(reads(&[(100, 1_100, 200)]), (150, 1_100));

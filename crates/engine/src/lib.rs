@@ -36,6 +36,7 @@ mod chain;
 mod clock;
 mod counters;
 mod eviction;
+mod give_back;
 mod identity;
 mod limiter;
 mod locked;

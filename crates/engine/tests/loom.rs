@@ -73,3 +73,22 @@ fn a_charge_given_back_is_never_admitted_twice() {
         assert_eq!(left, u64::from(!kept));
     });
 }
+
+/// Whoever charges under the old figures while they change is counted under the new ones.
+#[test]
+fn a_charge_while_figures_change_is_not_lost() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let limits = limits();
+        let other = Arc::clone(&limits);
+        let charging = thread::spawn(move || take(&other.0, &[&other.1]));
+        let two = Limit::token_bucket(Rate::per_day(2)).burst(2).build().expect("good figures");
+        let new = limits.0.define("x", two);
+        let id = limits.0.identity("all");
+        let second = limits.0.check(&new, id, 1).is_ok();
+        assert!(charging.join().expect("no panic") ^ second);
+        assert_eq!(limits.0.peek(&new, id).remaining, 0);
+        assert_eq!(limits.0.peek(&limits.1, id).remaining, 0);
+    });
+}
