@@ -240,7 +240,7 @@ fn who_hangs_up_before_there_is_a_connection_is_given_everything_back() {
     let (address, _sockets) = nowhere();
     let gateway = to_nowhere(address, 600_000);
     for asked in 1..=3 {
-        drop(Raw::connect(gateway.address).write("GET / HTTP/1.1\r\nhost: a\r\n\r\n"));
+        Raw::connect(gateway.address).write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
         eventually("it is noticed", || gateway.records().len() == asked);
         let record = &gateway.records()[asked - 1];
         assert_eq!((&record.outcome, record.status.as_u16()), (&Outcome::GivenBack, 499));
