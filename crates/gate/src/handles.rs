@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 
 /// Callers on many threads seldom meet at the same one.
 const SHARDS: usize = 64;
+/// A shard has room for so many at least, or is the only one: else chance would fill some while others are empty.
+const FEWEST: usize = 256;
 
 /// Handles to counters in use, at most so many.
 pub struct Handles<T> {
@@ -29,8 +31,9 @@ struct Held<T> {
 impl<T> Handles<T> {
     /// For at most about so many counters.
     pub fn new(most: usize) -> Handles<T> {
-        let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
-        Handles { shards, most_in_shard: most.div_ceil(SHARDS).max(1), is_cache: false }
+        let many = (most / FEWEST).clamp(1, SHARDS);
+        let shards = std::iter::repeat_with(Mutex::default).take(many).collect();
+        Handles { shards, most_in_shard: most.div_ceil(many).max(1), is_cache: false }
     }
 
     /// For at most about so many counters that others keep, so that a handle which nobody holds can be forgotten at any moment:
@@ -51,7 +54,7 @@ impl<T> Handles<T> {
         make: impl FnOnce() -> Result<T, E>,
         full: impl FnOnce() -> E,
     ) -> Result<Arc<T>, E> {
-        let mut shard = self.shards[(hash >> 64) as usize % SHARDS].lock();
+        let mut shard = self.shards[(hash >> 64) as usize % self.shards.len()].lock();
         if let Some(held) = shard.get_mut(&hash) {
             held.is_in_use = true;
             return Ok(Arc::clone(&held.handle));
@@ -62,7 +65,8 @@ impl<T> Handles<T> {
                 shard.retain(|_, held| Arc::strong_count(&held.handle) > 1);
             }
             if shard.len() >= self.most_in_shard {
-                return Err(full());
+                // Of a cache all are held at this moment: this one is not kept for the next.
+                return if self.is_cache { make().map(Arc::new) } else { Err(full()) };
             }
         }
         let handle = Arc::new(make()?);

@@ -12,6 +12,8 @@ use crate::request::Reply;
 use crate::{Store, StoreError, Unavailable};
 
 const SHARDS: usize = 64;
+/// A shard has room for so many at least, or is the only one: else chance would fill some while others are empty.
+const FEWEST: usize = 256;
 
 /// All quotas that are being spent, by name. Names tell whose it is and over what: a plan is no part of it, so that who changes
 /// the plan keeps what was used.
@@ -50,8 +52,9 @@ type Accounts = HashMap<Box<str>, Arc<QuotaAccount>>;
 impl QuotaBook {
     /// A book that keeps at most about so many accounts in memory.
     pub fn new(store: Store, max_accounts: usize) -> QuotaBook {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let most_in_shard = max_accounts.div_ceil(SHARDS).max(1);
+        let many = (max_accounts / FEWEST).clamp(1, SHARDS);
+        let shards = (0..many).map(|_| Mutex::default()).collect();
+        let most_in_shard = max_accounts.div_ceil(many).max(1);
         QuotaBook { store, shards, hasher: DefaultHashBuilder::default(), most_in_shard }
     }
 
@@ -61,7 +64,7 @@ impl QuotaBook {
     ///
     /// If as many as may be are in use at this moment.
     pub fn account(&self, name: &str) -> Result<Arc<QuotaAccount>, Unavailable> {
-        let mut shard = self.shards[self.hasher.hash_one(name) as usize % SHARDS].lock();
+        let mut shard = self.shards[self.hasher.hash_one(name) as usize % self.shards.len()].lock();
         if let Some(account) = shard.get(name) {
             return Ok(Arc::clone(account));
         }
