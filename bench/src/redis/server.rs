@@ -1,9 +1,6 @@
 //! A Redis of our own, that can be killed.
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-
-use crate::calls::pin;
 
 pub(super) struct Server {
     pub(super) port: u16,
@@ -40,11 +37,6 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is installed")
-    }
-
-    /// Gives it a core.
-    pub(super) fn pin(&self, core: &str) {
-        pin(&Path::new("/proc").join(self.child.id().to_string()), core);
     }
 
     pub(super) fn url(&self) -> String {

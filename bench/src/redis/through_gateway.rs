@@ -1,8 +1,8 @@
 //! What strict counting adds to a request through the gateway, at half of what the gateway can do with it.
 //!
 //! ```text
-//! core 0: the gateway and Redis, which is what a request waits for
-//! core 1: the callers, and what they are forwarded to
+//! core 0: the gateway
+//! core 1: Redis, the callers, and what they are forwarded to
 //! ```
 
 use std::path::Path;
@@ -31,7 +31,6 @@ pub fn run(report: &mut Report) {
 /// The same limit counted here and in Redis, in turns.
 fn compare(report: &mut Report) -> Result<(), String> {
     let (server, backend) = (Server::start(), backend("1")?);
-    server.pin("0");
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let local = gateway("local", folder.path(), (&server, backend))?;
     let strict = gateway("strict", folder.path(), (&server, backend))?;
