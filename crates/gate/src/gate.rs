@@ -158,7 +158,7 @@ impl<C: Clock> Gate<C> {
     }
 
     /// Where the counters of a request's chain stand now. It is charged to none of them. Whoever keeps some elsewhere is
-    /// asked; what cannot be told is not [known](Chain::is_known).
+    /// asked; what cannot be told is not [known](tollgate_engine::Chain::is_known).
     pub async fn look<'f>(
         &self,
         in_force: &'f InForce,
