@@ -100,8 +100,7 @@ impl Counters {
                     }
                 }
                 Err(place) if cost > 0 && self.held.load(Relaxed) < self.max_keys.load(Relaxed) => {
-                    let charge = Charge::new(rule, identity).cost(cost);
-                    return self.check_new(table, place, charge, flat, now);
+                    return self.check_new(table, place, (rule, identity, cost), flat, now);
                 }
                 Err(_) => {}
             }
@@ -116,18 +115,18 @@ impl Counters {
         &self,
         mut table: MutexGuard<'_, Table>,
         place: Place,
-        charge: Charge<'_>,
+        (rule, identity, cost): (&Rule, Identity, u64),
         flat: &Flat,
         now: Time,
     ) -> Option<Refusal> {
-        if charge.rule.is_superseded() {
+        if rule.is_superseded() {
             drop(table);
-            return self.check_slowly(charge, now);
+            return self.check_slowly(Charge::new(rule, identity).cost(cost), now);
         }
         let mut state = State::NEW;
-        let refusal = flat.take(&mut state, charge.cost, now);
+        let refusal = flat.take(&mut state, cost, now);
         if refusal.is_none() {
-            let mut slot = Slot::new(charge.key(), charge.rule.id);
+            let mut slot = Slot::new(rule.key(identity), rule.id);
             slot.set_state(state);
             self.held.fetch_add(1, Relaxed);
             self.note_renewal(slot.key, || flat.renewed_at(&state));

@@ -123,9 +123,9 @@ impl Counters {
         let rules = self.rules.read();
         let looked_at = |slot: &Slot| {
             let (id, state) = rules.latest(slot.rule, slot.state());
-            (rules.renewed_at(id, state), UNUSED_FOR.saturating_sub(rules.refilled_for(id)))
+            (id, rules.renewed_at(id, state))
         };
-        let mut renewed: Vec<Time> = table.slots().map(|slot| looked_at(slot).0).collect();
+        let mut renewed: Vec<Time> = table.slots().map(|slot| looked_at(slot).1).collect();
         let Some(last) = renewed.len().div_ceil(FEW_ARE).checked_sub(1) else {
             self.none_before_in[shard].store(Time::MAX.as_nanos(), Relaxed);
             return 0;
@@ -134,8 +134,8 @@ impl Counters {
         let many_from = *renewed.select_nth_unstable(last).1;
         let are_many = many_from <= now;
         let free_at = |slot: &Slot| match looked_at(slot) {
-            (renewed, _) if are_many => renewed,
-            (renewed, unused_for) => renewed + unused_for,
+            (_, renewed) if are_many => renewed,
+            (id, renewed) => renewed + UNUSED_FOR.saturating_sub(rules.refilled_for(id)),
         };
         let (mut free, mut soonest) = (Vec::new(), many_from);
         for slot in table.slots() {

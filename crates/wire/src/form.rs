@@ -186,7 +186,7 @@ impl Form {
         for (terms, _) in told {
             begin(&mut page, terms);
             page.text(";q=");
-            limits.push(number(&mut page, terms.limit.min(LARGEST)));
+            limits.push(page.figure(terms.limit.min(LARGEST)));
             if let Some(seconds) = terms.seconds {
                 page.text(";w=");
                 page.number(seconds.min(LARGEST));
@@ -209,7 +209,7 @@ impl Form {
         for (terms, figures) in told {
             begin(&mut page, terms);
             page.text(";r=");
-            remaining.push(number(&mut page, figures.remaining.min(LARGEST)));
+            remaining.push(page.figure(figures.remaining.min(LARGEST)));
             page.text(";t=");
             page.number(figures.left.min(LARGEST));
         }
@@ -228,7 +228,7 @@ impl Form {
     fn write_resets(&mut self, told: &[Told]) {
         let mut page = Page::with_capacity(USUAL_BYTES);
         let places: SmallVec<[Place; 3]> =
-            told.iter().map(|(_, figures)| number(&mut page, figures.reset_at)).collect();
+            told.iter().map(|(_, figures)| page.figure(figures.reset_at)).collect();
         self.set(page, |value| match value {
             Value::Reset(nth) => places.get(nth),
             _ => None,
@@ -262,17 +262,10 @@ fn begin(page: &mut Page, terms: &Terms) {
     page.text("\"");
 }
 
-#[inline]
-fn number(page: &mut Page, number: u64) -> Place {
-    let start = page.end();
-    page.number(number);
-    start..page.end()
-}
-
 /// Writes a figure for which a structured field has no room.
 #[inline]
 fn whole(page: &mut Page, figure: u64, place: &mut Place) {
     if figure > LARGEST {
-        *place = number(page, figure);
+        *place = page.figure(figure);
     }
 }
