@@ -166,6 +166,24 @@ mod tests {
     }
 
     #[test]
+    fn a_command_that_looks_keeps_no_gateway_from_telling() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        std::fs::write(&file, "").unwrap();
+        let looking = File::open(&file).unwrap();
+        looking.lock_shared().unwrap();
+        let of = AdminUrl::new(([127, 0, 0, 1], 9090).into(), None);
+        thread::scope(|scope| {
+            let announced = scope.spawn(|| announce(folder.path(), &of));
+            thread::sleep(LOOK * 3);
+            looking.unlock().unwrap();
+            let announced = announced.join().unwrap().unwrap();
+            assert_eq!(find(folder.path()).unwrap(), Told::Running(of.clone()));
+            drop(announced);
+        });
+    }
+
+    #[test]
     fn what_is_just_being_written_is_not_read_by_half() {
         for (text, whole) in
             [("", false), ("https://127.0.0.1:90", false), ("http://[::1]:1\n", true)]

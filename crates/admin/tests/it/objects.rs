@@ -101,8 +101,13 @@ fn a_replacement_must_say_what_it_replaces() {
     let first = made.header("etag").unwrap().to_owned();
     assert_eq!(node.get("/v1/plans/gold").header("etag"), Some(first.as_str()));
     node.send(&Ask::new("PUT", "/v1/plans/gold").json(&body(2))).expect(428);
+    let made_at = made.expect(201)["updated_at"].clone();
+    assert!(made_at.is_string(), "{made_at}");
+    assert_eq!(node.get("/v1/plans/gold").expect(200)["updated_at"], made_at);
     let replaced = node.put("/v1/plans/gold", &first, &body(2));
-    replaced.expect(200);
+    // What is told is what is stored.
+    let stored = node.get("/v1/plans/gold").expect(200);
+    assert_eq!(replaced.expect(200)["updated_at"], stored["updated_at"]);
     let second = replaced.header("etag").unwrap().to_owned();
     assert_ne!(first, second);
     let stale = node.put("/v1/plans/gold", &first, &body(3)).expect(412);

@@ -1,6 +1,7 @@
 //! Instants and time zones.
 
 use std::fmt;
+use std::ops::Range;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -55,6 +56,9 @@ impl Instant {
     }
 }
 
+/// The years 0 to 2261 of UTC.
+const SECONDS: Range<i64> = -62_167_219_200..9_214_646_400;
+
 impl Text for Instant {
     const FORMAT: &'static str = "date-time";
     // 63 bits of nanoseconds, which is what storages count in, end in 2262.
@@ -68,12 +72,13 @@ impl Text for Instant {
                         `2027-01-31T00:00:00+01:00`"
                 .into());
         }
-        let too_late = || "write an instant before the year 2262".into();
-        if text.as_bytes() >= b"2262".as_slice() {
-            return Err(too_late());
-        }
         let parsed: Result<Timestamp, _> = text.parse();
-        parsed.map(Instant).map_err(|_| "write a day and an hour that there are".into())
+        let instant = parsed.map_err(|_| "write a day and an hour that there are")?;
+        // It is written in UTC, and must be read again.
+        if text.as_bytes() >= b"2262".as_slice() || !SECONDS.contains(&instant.as_second()) {
+            return Err("write an instant of the years 0 to 2261".into());
+        }
+        Ok(Instant(instant))
     }
 }
 

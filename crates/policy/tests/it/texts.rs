@@ -120,10 +120,17 @@ fn times() {
         &["", "Mars", "Europe/", "../UTC", "Etc/Unknown"],
     );
     check::<Instant>(
-        &["2027-01-31T00:00:00Z", "2027-01-31T00:00:00.5Z"],
+        &["2027-01-31T00:00:00Z", "2027-01-31T00:00:00.5Z", "2261-12-31T23:59:59Z"],
         &[
             "",
             "2027-01-31",
+            // Nanoseconds of storages end there, and another moment must not be meant.
+            "2262-01-01T00:00:00Z",
+            "2262-01-01T00:00:00+23:59",
+            // As they are written in UTC they would not be read again.
+            "2261-12-31T23:59:59-00:01",
+            "0000-01-01T00:00:59+00:01",
+            "9999-12-31T23:59:59Z",
             "2027-01-31T00:00:00",
             "2027-02-30T00:00:00Z",
             "2027-01-31 00:00:00Z",

@@ -1,6 +1,7 @@
 //! Certificates: those that are renewed while it runs, as cert-manager does it (a link is pointed elsewhere), and the admin
 //! API's, by which commands beside the gateway know it.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -35,6 +36,10 @@ fn plain_pem(pem: &str) -> String {
 
 fn write(folder: &Path, (cert, key): (&str, &str)) {
     std::fs::create_dir(folder).unwrap();
+    overwrite(folder, (cert, key));
+}
+
+fn overwrite(folder: &Path, (cert, key): (&str, &str)) {
     std::fs::write(folder.join("tls.crt"), cert).unwrap();
     std::fs::write(folder.join("tls.key"), key).unwrap();
 }
@@ -68,8 +73,7 @@ fn renewed_certificates_are_shown_and_broken_ones_are_not() {
     assert_eq!(shown(&gateway.address), plain_pem(&two.0));
 
     // Written over in their place, one after the other.
-    std::fs::write(current.join("tls.crt"), &one.0).unwrap();
-    std::fs::write(current.join("tls.key"), &one.1).unwrap();
+    overwrite(&current, (&one.0, &one.1));
     eventually("they are shown", || shown(&gateway.address) == plain_pem(&one.0));
     gateway.stop();
 }
@@ -124,4 +128,59 @@ fn the_admin_api_has_tls_and_commands_beside_it_know_its_certificate() {
     assert_eq!(list().good(), "acme\n");
     assert_eq!(shown(&gateway.admin), plain_pem(&two.0));
     gateway.stop();
+}
+
+/// Both listeners have certificates of their own.
+#[test]
+fn a_listeners_certificate_is_renewed_whatever_becomes_of_the_others() {
+    let upstream = Upstream::new("", "ok");
+    let folder = tempfile::tempdir().unwrap();
+    let (callers, admins) = (folder.path().join("callers"), folder.path().join("admins"));
+    let (one, two) = (pair(), pair());
+    write(&callers, (&one.0, &one.1));
+    write(&admins, (&one.0, &one.1));
+    let tls = |name: &str, folder: &Path| {
+        format!(", {name}: {{ cert: \"{0}/tls.crt\", key: \"{0}/tls.key\" }}", folder.display())
+    };
+    let tls = format!("{}{} }}", tls("tls", &callers), tls("admin_tls", &admins));
+    let text = format!("upstreams: {{ api: {{ url: \"http://{}\" }} }}\n", upstream.address);
+    let gateway = Tollgate::start_with_server(&SERVER.replace(" }", &tls), &text);
+    let shows = |callers: &str, admins: &str| {
+        assert_eq!(shown(&gateway.address), plain_pem(callers));
+        assert_eq!(shown(&gateway.admin), plain_pem(admins));
+    };
+    shows(&one.0, &one.0);
+
+    // Somebody is about to replace the callers'; meanwhile the admin API's is renewed.
+    std::fs::remove_file(callers.join("tls.crt")).unwrap();
+    overwrite(&admins, (&two.0, &two.1));
+    eventually("the admin API's is shown", || shown(&gateway.admin) == plain_pem(&two.0));
+    shows(&one.0, &two.0);
+    overwrite(&callers, (&two.0, &two.1));
+    eventually("the callers' is shown", || shown(&gateway.address) == plain_pem(&two.0));
+
+    // Files that look as they did are read when that is asked for.
+    let three = like(&two);
+    for folder in [&callers, &admins] {
+        let marks = ["tls.crt", "tls.key"].map(|name| {
+            let file = folder.join(name);
+            (std::fs::metadata(&file).unwrap().modified().unwrap(), file)
+        });
+        overwrite(folder, (&three.0, &three.1));
+        for (modified, file) in marks {
+            File::options().write(true).open(file).unwrap().set_modified(modified).unwrap();
+        }
+    }
+    shows(&two.0, &two.0);
+    gateway.signal("-HUP");
+    eventually("the callers' is shown", || shown(&gateway.address) == plain_pem(&three.0));
+    eventually("the admin API's is shown", || shown(&gateway.admin) == plain_pem(&three.0));
+    gateway.stop();
+}
+
+/// Another pair whose files are as long.
+fn like(other: &(String, String)) -> (String, String) {
+    let is_alike =
+        |one: &(String, String)| (one.0.len(), one.1.len()) == (other.0.len(), other.1.len());
+    std::iter::repeat_with(pair).find(is_alike).unwrap()
 }
