@@ -12,10 +12,14 @@ use crate::head_lines::set;
 use crate::names;
 use crate::protobuf;
 
-/// Whether a request is a gRPC call and wants its answer as a status.
+/// Whether a request is a gRPC call and wants its answer as a status. gRPC-Web is another thing: it goes over HTTP/1.1 too, and
+/// its callers do not read statuses of gRPC.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    kind.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
+    kind.split_at_checked(16).is_some_and(|(start, rest)| {
+        start.eq_ignore_ascii_case(b"application/grpc")
+            && matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..])
+    })
 }
 
 /// The status codes that a gateway answers with.

@@ -19,8 +19,11 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+const HOPS: usize = 8;
+const CLAIMED: usize = 2;
+
 /// Headers about one connection. `Trailer` is about the message and stays.
-const HOP_BY_HOP: [HeaderName; 8] = [
+const HOP_BY_HOP: [HeaderName; HOPS] = [
     CONNECTION,
     KEEP_ALIVE,
     PROXY_AUTHENTICATE,
@@ -31,16 +34,9 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// What tells of the caller beside what we say ourselves: of anybody but a trusted proxy nobody shall believe it.
-const CLAIMS: [HeaderName; 7] = [
-    header::FORWARDED,
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-forwarded-scheme"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-forwarded-ssl"),
-];
+/// What tells of the caller beside what we say ourselves: of anybody but a trusted proxy nobody shall believe it. Whatever else
+/// begins with `X-Forwarded-` does too.
+const CLAIMS: [HeaderName; CLAIMED] = [header::FORWARDED, HeaderName::from_static("x-real-ip")];
 
 /// Which of those a head has. Most have few of them: one look at each name costs less than eight lookups in vain.
 #[derive(Clone, Copy, Debug)]
@@ -59,16 +55,23 @@ impl Hops {
 
     /// The same, and what is claimed of the caller stays.
     pub(crate) fn without_claims(self) -> Hops {
-        Hops(self.0 & ((1 << HOP_BY_HOP.len()) - 1))
+        Hops(self.0 & ((1 << HOPS) - 1))
     }
+
+    /// The place of every further `X-Forwarded-`.
+    const FURTHER: usize = HOPS + CLAIMED;
 
     fn place(name: &HeaderName) -> Option<usize> {
         // The lengths of those names; few others have one of them.
         let text = name.as_str();
         match text.len() {
-            9 | 15..=18 if text.starts_with(['f', 'x']) => {
+            9 if text.starts_with(['f', 'x']) => {
                 let place = CLAIMS.iter().position(|claim| claim == name);
-                place.map(|at| HOP_BY_HOP.len() + at)
+                place.map(|at| HOPS + at)
+            }
+            13.. if text.starts_with("x-forwarded-") => {
+                let is_told = [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST].contains(name);
+                (!is_told).then_some(Hops::FURTHER)
             }
             2 | 7 | 10 | 16..=19 => HOP_BY_HOP.iter().position(|hop| hop == name),
             _ => None,
@@ -92,6 +95,11 @@ fn strip(headers: &mut HeaderMap, hops: Hops) {
         if hops.0 & (1 << at) != 0 {
             headers.remove(name);
         }
+    }
+    if hops.0 & (1 << Hops::FURTHER) != 0 {
+        let is_further = |name: &&HeaderName| Hops::place(name) == Some(Hops::FURTHER);
+        let further: Vec<_> = headers.keys().filter(is_further).cloned().collect();
+        further.iter().for_each(|name| drop(headers.remove(name)));
     }
 }
 

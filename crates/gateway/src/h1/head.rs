@@ -98,6 +98,9 @@ fn head(bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<Head, Fault
     let is_1_1 = parsed.version == Some(1);
     *request.version_mut() = if is_1_1 { Version::HTTP_11 } else { Version::HTTP_10 };
     let mut meaning = Meaning { is_1_1, is_kept: is_1_1, ..Meaning::default() };
+    if parsed.headers.len() > MOST {
+        return Err(Fault::ManyHeaders);
+    }
     let mut headers = HeaderMap::with_capacity(parsed.headers.len() + ROOM);
     for field in parsed.headers.iter() {
         let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| Fault::Malformed)?;
@@ -124,6 +127,8 @@ fn head(bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<Head, Fault
 
 /// For headers that are added on the way.
 const ROOM: usize = 4;
+/// More than a `HeaderMap` can hold are no head, whatever the caps say; a little less, for what is added.
+const MOST: usize = 24_000;
 
 /// What the headers say about the body and the connection.
 #[derive(Default)]

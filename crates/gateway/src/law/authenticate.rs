@@ -118,7 +118,11 @@ fn key_of_header(headers: &mut HeaderMap, plane: &Plane, is_asked: bool) -> Opti
     let name = plane.key_header();
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
-    let shown = if values.next().is_none() { read(first) } else { Shown::Mistyped };
+    let shown = match bearer(first).filter(|_| *name == AUTHORIZATION) {
+        _ if values.next().is_some() => Shown::Mistyped,
+        Some(token) => read_bytes(token),
+        None => read_bytes(first.as_bytes()),
+    };
     if is_asked {
         headers.remove(name);
     } else {
@@ -153,10 +157,6 @@ fn is_ours(key: &[u8]) -> bool {
     key.starts_with(b"tg_")
 }
 
-fn read(value: &HeaderValue) -> Shown {
-    read_bytes(value.as_bytes())
-}
-
 fn read_bytes(key: &[u8]) -> Shown {
     if !is_ours(key) {
         // Somebody else's key, which a file may declare by its digest.
@@ -167,7 +167,11 @@ fn read_bytes(key: &[u8]) -> Shown {
 
 /// The key of ours that a value of `Authorization` holds.
 fn our_bearer(value: &HeaderValue) -> Option<&[u8]> {
+    bearer(value).filter(|token| is_ours(token))
+}
+
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
     let (scheme, token) = value.as_bytes().split_at_checked(6)?;
     let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && matches!(token, [b' ' | b'\t', ..]);
-    is_bearer.then(|| token.trim_ascii()).filter(|token| is_ours(token))
+    is_bearer.then(|| token.trim_ascii())
 }

@@ -26,6 +26,23 @@ fn too_many_or_too_large_headers_are_431() {
 }
 
 #[test]
+fn more_headers_than_can_be_held_are_431_whatever_the_caps_say() {
+    let upstream = Served::echo();
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.headers = 0;
+        server.caps.header_bytes = 0;
+    });
+    let with = |count: usize| {
+        let headers = "a:\r\n".repeat(count);
+        let request = format!("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n");
+        Raw::connect(gateway.address).write(request).rest()
+    };
+    assert!(with(25_000).starts_with("HTTP/1.1 431"), "no answer");
+    assert!(with(40_000).starts_with("HTTP/1.1 431"), "no answer");
+    assert_eq!(upstream.heads().len(), 0);
+}
+
+#[test]
 fn too_large_a_body_is_413_whether_announced_or_not() {
     let upstream = Served::new(|exchange: &mut Exchange| {
         while !exchange.lines().is_empty() {}

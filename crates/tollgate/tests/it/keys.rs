@@ -162,3 +162,26 @@ fn bad_keys_are_limited_by_address_and_good_ones_never() {
     assert!(refused.has("retry-after"));
     assert_eq!(get(&url, KEY).status, 200);
 }
+
+#[test]
+fn keys_may_come_in_authorization_alone() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream, "{ header: authorization }", ""));
+    let url = gateway.url("/x");
+    let status = |value: &str| curl(&[&url, "-H", &format!("authorization: {value}")]).status;
+    let bearer = |key: &str| format!("Bearer {key}");
+    for (value, expected) in [
+        (bearer(KEY), 200),
+        (KEY.to_owned(), 200),
+        (format!("bearer   {KEY}"), 200),
+        (bearer("not-one-of-ours"), 200),
+        ("not-one-of-ours".to_owned(), 200),
+        (bearer("nobodys"), 401),
+        (bearer(&KEY.replace("mW4", "mW5")), 401),
+        ("Basic bm90LW9uZS1vZi1vdXJz".to_owned(), 401),
+    ] {
+        assert_eq!(status(&value), expected, "{value}");
+    }
+    assert!(upstream.heads().iter().all(|head| !head.to_lowercase().contains("authorization")));
+    gateway.stop();
+}

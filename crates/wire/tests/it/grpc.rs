@@ -95,6 +95,10 @@ fn calls_are_known_by_their_content_type() {
         ("Application/GRPC;charset=utf-8", true),
         ("application/json", false),
         ("application/gr", false),
+        ("application/grpc-web", false),
+        ("application/grpc-web+proto", false),
+        ("application/grpc-web-text", false),
+        ("application/grpcs", false),
     ];
     for (kind, expected) in rows {
         assert_eq!(is_grpc(&headers(&[("content-type", kind)])), expected, "{kind}");
