@@ -1,7 +1,9 @@
 //! Counting on several nodes: what Redis could do at most, what is promised, and what a request pays for it.
 
+mod node;
 mod outages;
 mod paths;
+mod requests;
 mod server;
 mod strict;
 mod through_gateway;
@@ -16,12 +18,13 @@ pub fn run(report: &mut Report, wanted: &[String]) {
     {
         return strict::drive(url);
     }
-    let cases: [(&str, fn(&mut Report)); 5] = [
+    let cases: [(&str, fn(&mut Report)); 6] = [
         ("strict", strict::ceiling_of),
         ("exact", strict::exact),
         ("gateway", through_gateway::run),
         ("outages", outages::run),
         ("paths", paths::run),
+        ("requests", requests::run),
     ];
     for (name, case) in cases {
         if wanted.is_empty() || wanted.iter().any(|one| one == name) {

@@ -1,6 +1,9 @@
 //! A Redis of our own, that can be killed.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+use crate::calls::pin;
 
 pub(super) struct Server {
     pub(super) port: u16,
@@ -13,6 +16,13 @@ impl Server {
         let port = free.local_addr().expect("bound").port();
         drop(free);
         Server { port, child: Server::spawn(port) }
+    }
+
+    /// One that has a core, as far as others leave it.
+    pub(super) fn start_on(core: &str) -> Server {
+        let server = Server::start();
+        pin(&Path::new("/proc").join(server.child.id().to_string()), core);
+        server
     }
 
     /// Killed as by `kill -9`, and started again with nothing.

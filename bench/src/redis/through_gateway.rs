@@ -5,15 +5,13 @@
 //! core 1: Redis, the callers, and what they are forwarded to
 //! ```
 
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use tollgate_policy::Sha256;
-
+use super::node;
 use super::server::Server;
 use crate::calls::{Calls, at, backend, on_core};
-use crate::gateway::proxies::{KEY, Proxy, built, free_port};
+use crate::gateway::proxies::Proxy;
 use crate::measure::median;
 use crate::report::Report;
 
@@ -32,8 +30,8 @@ pub fn run(report: &mut Report) {
 fn compare(report: &mut Report) -> Result<(), String> {
     let (server, backend) = (Server::start(), backend("1")?);
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let local = gateway("local", folder.path(), (&server, backend))?;
-    let strict = gateway("strict", folder.path(), (&server, backend))?;
+    let start = |mode| node::gateway((mode, &limits(mode)), folder.path(), (&server, backend));
+    let (local, strict) = (start("local")?, start("strict")?);
     let unpaced = Calls { callers: CALLERS, pace: Duration::ZERO, round: ROUND };
     round(unpaced, &local)?;
     let most = round(unpaced, &strict)?.len() as f64 / ROUND.as_secs_f64();
@@ -63,33 +61,10 @@ fn round(calls: Calls, gateway: &Proxy) -> Result<Vec<f64>, String> {
     calls.join().map_err(|_| "callers panicked".to_owned())?
 }
 
-fn gateway(
-    consistency: &str,
-    folder: &Path,
-    (server, backend): (&Server, u16),
-) -> Result<Proxy, String> {
-    let (port, admin) = (free_port()?, free_port()?);
-    let data = folder.join(consistency);
-    let text = format!(
-        "server: {{ listen: 127.0.0.1:{port}, admin_listen: 127.0.0.1:{admin}, workers: 1 }}
-storage: {{ path: {data:?} }}
-redis: {{ url: \"{}\", timeout_ms: 1000 }}
-rate_limit_sync: {{ enabled: true }}
-upstreams: {{ api: {{ url: \"http://127.0.0.1:{backend}\" }} }}
-routes: [ {{ path: \"/*\", upstream: api }} ]
-plans: {{ pro: {{ rate_limit: {{ sustained: {{ rate: 1000000 }}, scope: user, consistency: {consistency} }} }} }}
+fn limits(consistency: &str) -> String {
+    format!(
+        "plans: {{ pro: {{ rate_limit: {{ sustained: {{ rate: 1000000 }}, scope: user, consistency: {consistency} }} }} }}
 tenants: [ {{ id: acme, plan: pro }} ]
-keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
-",
-        server.url(),
-        Sha256::of(KEY.as_bytes())
-    );
-    let file = folder.join(format!("{consistency}.yaml"));
-    std::fs::write(&file, text).map_err(|error| error.to_string())?;
-    let tollgate = built("tollgate", &[], "tollgate")?;
-    let words = [tollgate, "serve".into(), "--config".into(), file.to_string_lossy().into_owned()];
-    let gateway = Proxy::program(&words, port)?;
-    // It counts in Redis as soon as it has found it.
-    thread::sleep(Duration::from_secs(1));
-    Ok(gateway)
+"
+    )
 }
