@@ -17,7 +17,7 @@ use tollgate_core::Time;
 use tollgate_wire::read::read;
 
 use crate::clock::Clock;
-use crate::pace::{Pace, START_STEP};
+use crate::pace::{Pace, START_STEP, Ticket};
 use crate::permit::is_refused;
 use crate::retry::Budget;
 use crate::{Ask, Permit, Priority, Settings, Status, TooLong};
@@ -227,11 +227,14 @@ impl Pacer {
     }
 
     /// Trailers of a call whose head was heard before.
-    pub(crate) fn heard_late(&self, trailers: &HeaderMap) {
+    pub(crate) fn heard_late(&self, ticket: Ticket, trailers: &HeaderMap) {
         let now = self.now();
         let said = read(trailers, now);
         let is_refused = is_refused(StatusCode::OK, trailers, &said);
-        self.learn(|pace| if is_refused { pace.refused_late(now, &said) } else { pace.passed() });
+        self.learn(|pace| match is_refused {
+            true => pace.refused_late(now, &said),
+            false => pace.passed(ticket),
+        });
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -35,7 +35,11 @@ impl Permit {
         let now = self.pacer.now();
         let said = read(headers, now);
         let is_refused = is_refused(status, headers, &said);
-        let outcome = if is_refused { Outcome::Refused } else { Outcome::Passed };
+        let outcome = match is_refused {
+            true => Outcome::Refused,
+            false if status.is_server_error() => Outcome::Failed,
+            false => Outcome::Passed,
+        };
         if let Some(ticket) = self.ticket.take() {
             self.pacer.learn(|pace| pace.heard(now, ticket, &said, outcome));
         }
@@ -51,13 +55,12 @@ impl Permit {
     }
 
     /// A gRPC call's head, which does not say how it ends. Its pacer wants to hear of that.
-    pub(crate) fn begun(mut self, head: &HeaderMap) -> Pacer {
+    pub(crate) fn begun(mut self, head: &HeaderMap) -> Option<(Pacer, Ticket)> {
         let now = self.pacer.now();
         let said = read(head, now);
-        if let Some(ticket) = self.ticket.take() {
-            self.pacer.learn(|pace| pace.heard(now, ticket, &said, Outcome::Begun));
-        }
-        self.pacer.clone()
+        let ticket = self.ticket.take()?;
+        self.pacer.learn(|pace| pace.heard(now, ticket, &said, Outcome::Begun));
+        Some((self.pacer.clone(), ticket))
     }
 }
 

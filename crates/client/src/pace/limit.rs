@@ -60,6 +60,8 @@ pub(crate) struct LimitPace {
     missed: u32,
     /// Which sending the last reading answers.
     read_of: u64,
+    /// Which sending was the last in spite of this limit, which would have had it wait. None once its answer shows the limit.
+    pub(crate) defied_by: Option<u64>,
     /// As of the last reading: what part of the limit is ours, and what is left for others' surprises.
     share: f64,
     cushion: f64,
@@ -124,6 +126,7 @@ impl LimitPace {
             reset_at: None,
             missed: 0,
             read_of: 0,
+            defied_by: None,
             share: 1.0,
             cushion: 0.0,
             spent: 0.0,

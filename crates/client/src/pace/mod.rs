@@ -2,6 +2,7 @@
 //!
 //! `(state, now) → (state, wait)`. The shell around it sleeps and sends.
 
+mod hold;
 mod limit;
 mod round;
 mod silent;
@@ -12,6 +13,7 @@ use tollgate_core::Time;
 use tollgate_wire::read::{Said, Seen};
 
 use crate::LimitStatus;
+use hold::Hold;
 use limit::{LimitPace, Reading};
 use round::Round;
 use silent::Silent;
@@ -31,8 +33,8 @@ pub(crate) const START_STEP: Duration = Duration::from_millis(25);
 pub(crate) struct Pace {
     limits: Vec<LimitPace>,
     silent: Silent,
-    /// The server asked to stay away until then.
-    hold_until: Time,
+    /// The server asked to stay away.
+    hold: Hold,
     /// When it last said anything.
     heard_at: Time,
     /// When it was last asked.
@@ -63,6 +65,8 @@ pub(crate) struct Ticket {
 pub(crate) enum Outcome {
     /// It was not refused by a limit.
     Passed,
+    /// The server was in trouble: nobody knows whether a limit was asked.
+    Failed,
     /// Not yet, but it may still be.
     Begun,
     /// A limit refused it.
@@ -74,7 +78,7 @@ impl Pace {
         Pace {
             limits: Vec::new(),
             silent: Silent::default(),
-            hold_until: Time::EPOCH,
+            hold: Hold::default(),
             heard_at: Time::EPOCH,
             sent_at: Time::EPOCH,
             longest_silence,
@@ -95,8 +99,7 @@ impl Pace {
         for limit in &self.limits {
             wait = wait.max(limit.wait(all, now, self.in_flight > 0));
         }
-        wait = wait.max((self.hold_until - now).as_secs_f64());
-        let wait = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
+        let wait = as_wait(wait).max(self.hold.left(now));
         // A server may be wrong, or lie. One question now and then finds out.
         wait.min(self.longest_silence.saturating_sub(now - self.used_at()))
     }
@@ -116,12 +119,16 @@ impl Pace {
         if self.in_flight == 0 && self.answers == 0 {
             self.began_at = now;
         }
+        let is_answer_due = self.in_flight > 0;
         self.sent = self.sent.saturating_add(cost);
         self.sent_at = now;
         self.in_flight += 1;
         self.unanswered = self.unanswered.saturating_add(cost);
         let jitter = self.draw();
         for limit in &mut self.limits {
+            if !as_wait(limit.wait(cost as f64, now, is_answer_due)).is_zero() {
+                limit.defied_by = Some(self.sent);
+            }
             limit.note_sent(cost as f64, now, jitter);
         }
         self.silent.note_sent(cost as f64, now);
@@ -166,14 +173,20 @@ impl Pace {
         }
         match outcome {
             Outcome::Refused => self.note_refusal(now, ticket.cost, said),
-            Outcome::Passed => self.passed(),
+            Outcome::Passed => self.passed(ticket),
+            Outcome::Failed => self.silent.passed(),
             Outcome::Begun => {}
         }
     }
 
-    /// What had begun was not refused.
-    pub(crate) fn passed(&mut self) {
+    /// It was not refused. So whatever it was sent in spite of is over, unless its answer spoke of that again. What costs
+    /// nothing would have passed anyway.
+    pub(crate) fn passed(&mut self, ticket: Ticket) {
         self.silent.passed();
+        if ticket.cost > 0 {
+            self.hold.passed(ticket.of);
+            self.limits.retain(|limit| limit.defied_by != Some(ticket.of));
+        }
     }
 
     /// A call that had been answered was refused after all. When its limits were as it says nobody knows, so none explains it.
@@ -200,7 +213,7 @@ impl Pace {
         let after = said.retry_after.filter(|after| !after.is_zero());
         if let Some(after) = after {
             let spread = after.mul_f64(0.1).min(Duration::from_secs(1)).mul_f64(self.draw());
-            self.hold_until = self.hold_until.max(now + after + spread);
+            self.hold.extend(now + after + spread, self.sent);
         }
         // A limit that explains the refusal is handled by its own pace, if there is anything to wait for.
         let lacks = |seen: &&Seen| seen.remaining.is_some_and(|remaining| remaining < cost);
@@ -210,7 +223,8 @@ impl Pace {
         if !is_explained {
             let backoff = self.silent.refused(now);
             if after.is_none() {
-                self.hold_until = self.hold_until.max(now + backoff.mul_f64(0.5 + self.draw()));
+                let until = now + backoff.mul_f64(0.5 + self.draw());
+                self.hold.extend(until, self.sent);
             }
         }
         let jitter = self.draw();
@@ -250,6 +264,11 @@ impl Pace {
         let bits = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
         bits as f64 / (1u64 << 53) as f64
     }
+}
+
+/// As long as can be waited, and less than a nanosecond not at all.
+fn as_wait(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod dialects;
 mod fifty;
 mod grpc;
+mod odd;
 mod pacer;
 mod pacers;
 #[cfg(feature = "reqwest")]

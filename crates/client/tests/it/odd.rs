@@ -1,0 +1,74 @@
+//! Servers that say what is not so, or is so no longer, and how soon the client is over it.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::{Instant, advance};
+use tollgate_client::{Ask, Pacer, Settings};
+
+use crate::headers;
+
+type Rows<'r> = &'r [(&'r str, &'r str)];
+
+const OK: StatusCode = StatusCode::OK;
+const REFUSED: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+
+/// However long a server wants to be left alone, it is asked again after that.
+const SILENCE: Duration = Duration::from_secs(300);
+const A_YEAR: Rows<'_> = &[("retry-after", "34000000")];
+
+async fn answered(pacer: &Pacer, status: StatusCode, rows: Rows<'_>) {
+    pacer.acquire(Ask::default()).await.unwrap().heard(status, &headers(rows));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_passes_shows_that_the_server_wants_to_be_asked_again() {
+    let pacer = Pacer::new(Settings::new());
+    answered(&pacer, REFUSED, A_YEAR).await;
+    assert!(pacer.acquire(Ask::default()).await.is_err());
+    advance(SILENCE).await;
+    answered(&pacer, OK, &[]).await;
+    // It was refused, so it is asked more often only by and by.
+    let began = Instant::now();
+    for _ in 0..10 {
+        answered(&pacer, OK, &[]).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+/// Answers that are under way when it refuses are older than its refusal.
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_before_a_refusal_shows_nothing_of_it() {
+    let pacer = Pacer::new(Settings::new());
+    let (first, second) = (pacer.try_acquire(Ask::default()), pacer.try_acquire(Ask::default()));
+    first.unwrap().heard(REFUSED, &headers(A_YEAR));
+    second.unwrap().heard(OK, &headers(&[]));
+    assert!(pacer.acquire(Ask::default()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_in_trouble_does_not_show_that_it_wants_to_be_asked_again() {
+    let pacer = Pacer::new(Settings::new());
+    answered(&pacer, REFUSED, A_YEAR).await;
+    advance(SILENCE).await;
+    answered(&pacer, StatusCode::BAD_GATEWAY, &[]).await;
+    assert!(pacer.acquire(Ask::default()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_passes_shows_that_a_limit_is_none_unless_it_says_so_again() {
+    const NOTHING_LEFT: Rows<'_> = &[
+        ("x-ratelimit-limit", "100"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "33000000"),
+    ];
+    let pacer = Pacer::new(Settings::new());
+    answered(&pacer, OK, NOTHING_LEFT).await;
+    advance(SILENCE).await;
+    answered(&pacer, OK, NOTHING_LEFT).await;
+    assert!(pacer.acquire(Ask::default()).await.is_err());
+    advance(SILENCE).await;
+    answered(&pacer, OK, &[]).await;
+    let at_once: Vec<_> = (0..10).map_while(|_| pacer.try_acquire(Ask::default())).collect();
+    assert_eq!((at_once.len(), pacer.status().limits.len()), (10, 0));
+}
