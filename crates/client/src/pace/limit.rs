@@ -52,7 +52,7 @@ pub(crate) struct LimitPace {
     gained: f64,
     watched: f64,
     window: Option<Duration>,
-    /// As last read.
+    /// As last read, even if it was more than the limit.
     pub(crate) remaining: f64,
     read_at: Time,
     pub(crate) reset_at: Option<Time>,
@@ -151,7 +151,7 @@ impl LimitPace {
     }
 
     pub(crate) fn status(&self, now: Time) -> LimitStatus {
-        let remaining = (self.remaining - self.spent).max(0.0);
+        let remaining = (self.left() - self.spent).max(0.0);
         LimitStatus {
             name: self.name.clone(),
             limit: self.limit.is_finite().then_some(self.limit as u64),
@@ -159,6 +159,11 @@ impl LimitPace {
             reset_after: self.reset_at.map(|reset| reset - now),
             sharers: self.sharers(),
         }
+    }
+
+    /// What is left of it as far as that can be: no more than the limit. Infinite where nothing was said.
+    fn left(&self) -> f64 {
+        if self.remaining.is_finite() { self.remaining.min(self.limit) } else { self.remaining }
     }
 
     /// How many seem to share it.
@@ -195,7 +200,7 @@ impl LimitPace {
     fn wait_for_refill(&self, cost: f64, now: Time) -> f64 {
         let share = self.share;
         let elapsed = (now - self.read_at).as_secs_f64();
-        let level = self.remaining + self.rate * elapsed - self.cushion;
+        let level = self.left() + self.rate * elapsed - self.cushion;
         // A full bucket is no more than that, but a small share of it must not be nothing.
         let most = (share * (self.limit - self.cushion)).max(cost);
         let missing = cost - (share * level - self.spent).min(most);
@@ -223,7 +228,7 @@ impl LimitPace {
         if left <= 0.0 {
             return 0.0;
         }
-        let there = self.remaining - self.spent;
+        let there = self.left() - self.spent;
         if there < cost {
             return left;
         }
@@ -254,6 +259,9 @@ impl LimitPace {
     fn mine(&self) -> f64 {
         let is_shared = self.sharers() > 1.5 && self.limit.is_finite();
         let left_to_others = if is_shared { self.limit * 0.02 } else { 0.0 };
-        self.share * (self.remaining - left_to_others) - self.spent
+        self.share * (self.left() - left_to_others) - self.spent
     }
 }
+
+#[cfg(test)]
+mod tests;

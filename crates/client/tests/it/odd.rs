@@ -72,3 +72,41 @@ async fn a_request_that_passes_shows_that_a_limit_is_none_unless_it_says_so_agai
     let at_once: Vec<_> = (0..10).map_while(|_| pacer.try_acquire(Ask::default())).collect();
     assert_eq!((at_once.len(), pacer.status().limits.len()), (10, 0));
 }
+
+/// As Envoy writes them: the limit in a minute, and what is left of it.
+async fn told(pacer: &Pacer, limit: u64, remaining: Option<u64>) {
+    let (limit, left) = (format!("{limit}, {limit};w=60"), remaining.map(|left| left.to_string()));
+    let mut rows = vec![("x-ratelimit-limit", &*limit), ("x-ratelimit-reset", "30")];
+    rows.extend(left.as_deref().map(|left| ("x-ratelimit-remaining", left)));
+    answered(pacer, OK, &rows).await;
+}
+
+/// Nobody else is there, though what is left seems to have gone down by much.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_is_compared_only_with_what_can_have_been_left() {
+    const MORE_THAN_THERE_IS: u64 = 1_000_000_000_000_000;
+    let rows = [
+        ("nothing was said of it", (100, None), (100, Some(50))),
+        ("more than the limit", (100, Some(MORE_THAN_THERE_IS)), (100, Some(50))),
+        ("a limit that was lowered", (100_000, Some(99_990)), (100, Some(97))),
+    ];
+    for (what, first, second) in rows {
+        let pacer = Pacer::new(Settings::new());
+        told(&pacer, first.0, first.1).await;
+        advance(Duration::from_millis(10)).await;
+        told(&pacer, second.0, second.1).await;
+        let status = pacer.status();
+        assert!(status.limits[0].sharers < 2.0, "{what}: {status:?}");
+        assert!(status.next_in < Duration::from_secs(1), "{what}: {status:?}");
+        // And it goes on so.
+        told(&pacer, second.0, second.1.map(|left| left - 1)).await;
+        assert!(pacer.status().limits[0].sharers < 2.0, "{what}: {:?}", pacer.status());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_left_than_there_can_be() {
+    let pacer = Pacer::new(Settings::new());
+    told(&pacer, 100, Some(1_000)).await;
+    assert_eq!(pacer.status().limits[0].remaining, 100);
+}
