@@ -13,6 +13,8 @@ use crate::pace::{Outcome, Ticket};
 pub struct Permit {
     pacer: Pacer,
     ticket: Option<Ticket>,
+    /// The request is known not to be on its way yet: whoever gives it up now has not sent it.
+    is_kept_back: bool,
 }
 
 /// What an answer meant.
@@ -26,7 +28,18 @@ pub struct Heard {
 
 impl Permit {
     pub(crate) fn new(pacer: Pacer, ticket: Ticket) -> Permit {
-        Permit { pacer, ticket: Some(ticket) }
+        Permit { pacer, ticket: Some(ticket), is_kept_back: false }
+    }
+
+    /// Waits for what has to be there before the request can be sent. If that fails or is given up, it was never sent.
+    pub(crate) async fn keep_back_until<E>(
+        mut self,
+        ready: impl Future<Output = Result<(), E>>,
+    ) -> Result<Permit, E> {
+        self.is_kept_back = true;
+        ready.await?;
+        self.is_kept_back = false;
+        Ok(self)
     }
 
     /// The answer's status and headers, or a gRPC call's trailers. Dropped without, the permit counts as a request that was
@@ -66,8 +79,12 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        let is_kept_back = self.is_kept_back;
         if let Some(ticket) = self.ticket.take() {
-            self.pacer.learn(|pace| pace.lost(ticket));
+            self.pacer.learn(|pace| match is_kept_back {
+                true => pace.never_sent(ticket),
+                false => pace.lost(ticket),
+            });
         }
     }
 }

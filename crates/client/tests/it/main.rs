@@ -8,6 +8,7 @@ mod grpc;
 mod odd;
 mod pacer;
 mod pacers;
+mod readiness;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod scarce;
