@@ -142,6 +142,7 @@ impl Pace {
         self.answers += if said.limits.is_empty() { FIRST_ANSWERS } else { 1 };
         self.heard_at = now;
         let is_refused = outcome == Outcome::Refused;
+        let is_limited = is_refused && !is_hopeless(ticket.cost, said);
         let charged = if is_refused { 0.0 } else { ticket.cost as f64 };
         let round = now - ticket.sent_at;
         self.round.note(round, now);
@@ -150,7 +151,7 @@ impl Pace {
             of: ticket.of,
             unanswered: self.unanswered,
             charged,
-            is_refused,
+            is_refused: is_limited,
             refused_for: said
                 .retry_after
                 .filter(|_| is_refused)
@@ -172,7 +173,8 @@ impl Pace {
             }
         }
         match outcome {
-            Outcome::Refused => self.note_refusal(now, ticket.cost, said),
+            Outcome::Refused if is_limited => self.note_refusal(now, ticket.cost, said),
+            Outcome::Refused => {}
             Outcome::Passed => self.passed(ticket),
             Outcome::Failed => self.silent.passed(),
             Outcome::Begun => {}
@@ -264,6 +266,16 @@ impl Pace {
         let bits = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
         bits as f64 / (1u64 << 53) as f64
     }
+}
+
+/// Whether this request can never pass, say because it costs more than the limit: the server wants no retry, says no time
+/// and has enough left of everything. That is no sign of being too fast.
+fn is_hopeless(cost: u64, said: &Said) -> bool {
+    let has_enough = |seen: &Seen| seen.remaining.is_some_and(|remaining| remaining >= cost);
+    said.should_retry == Some(false)
+        && said.retry_after.is_none()
+        && !said.limits.is_empty()
+        && said.limits.iter().all(has_enough)
 }
 
 /// As long as can be waited, and less than a nanosecond not at all.

@@ -110,3 +110,21 @@ async fn no_more_is_left_than_there_can_be() {
     told(&pacer, 100, Some(1_000)).await;
     assert_eq!(pacer.status().limits[0].remaining, 100);
 }
+
+/// A thousand are left, and it would have cost more than a thousand.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_what_can_never_pass_slows_nothing_down() {
+    const LEFT: [(&str, &str); 2] =
+        [("ratelimit-policy", r#""a";q=1000;w=10"#), ("ratelimit", r#""a";r=1000;t=0"#)];
+    const NEVER: (&str, &str) = ("x-should-retry", "false");
+    let pacer = Pacer::new(Settings::new());
+    for _ in 0..20 {
+        answered(&pacer, REFUSED, &[LEFT[0], LEFT[1], NEVER]).await;
+        let status = pacer.status();
+        assert_eq!(status.next_in, Duration::ZERO);
+        assert!(status.limits[0].sharers < 1.1, "{status:?}");
+    }
+    // A server that does not say why is a server that refuses.
+    answered(&pacer, REFUSED, &[NEVER]).await;
+    assert!(pacer.try_acquire(Ask::default()).is_none());
+}
