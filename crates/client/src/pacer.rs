@@ -154,7 +154,8 @@ impl Pacer {
     fn at_once(&self, attempt: Attempt) -> Option<Permit> {
         let now = self.now();
         let mut inner = self.0.inner.lock();
-        let is_free = inner.room.is_empty()
+        let is_first = inner.room.is_empty() || attempt.ask.is_free();
+        let is_free = is_first
             && !inner.pace.is_starting(now)
             && inner.pace.wait(now, 0, attempt.ask.cost).is_zero();
         is_free.then(|| self.permit(&mut inner, attempt, now))
@@ -191,8 +192,8 @@ impl Pacer {
             let left = patience.saturating_sub(now - began);
             let sleep = {
                 let mut inner = self.0.inner.lock();
-                let is_first =
-                    inner.room.first_key_value().is_some_and(|(at, _)| *at == guest.place);
+                let first = inner.room.first_key_value();
+                let is_first = ask.is_free() || first.is_some_and(|(at, _)| *at == guest.place);
                 let wait = inner.pace.wait(now, 0, ask.cost);
                 let is_starting = inner.pace.is_starting(now);
                 if is_first && wait.is_zero() && !is_starting {

@@ -9,7 +9,7 @@ use tollgate_core::Time;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hold {
     until: Time,
-    /// What had been sent when it was set, counted in cost. An answer to any of that is older than the hold.
+    /// How many had been sent when it was set. An answer to any of them is older than the hold.
     set_after: u64,
 }
 
@@ -18,15 +18,15 @@ impl Hold {
         self.until - now
     }
 
-    pub(super) fn extend(&mut self, until: Time, sent: u64) {
+    pub(super) fn extend(&mut self, until: Time, sendings: u64) {
         if until > self.until {
-            (self.until, self.set_after) = (until, sent);
+            (self.until, self.set_after) = (until, sendings);
         }
     }
 
-    /// What was sent as the `of`th passed.
-    pub(super) fn passed(&mut self, of: u64) {
-        if of > self.set_after {
+    /// The request of this number passed.
+    pub(super) fn passed(&mut self, number: u64) {
+        if number > self.set_after {
             self.until = Time::EPOCH;
         }
     }

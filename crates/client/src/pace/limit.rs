@@ -60,7 +60,7 @@ pub(crate) struct LimitPace {
     missed: u32,
     /// Which sending the last reading answers.
     read_of: u64,
-    /// Which sending was the last in spite of this limit, which would have had it wait. None once its answer shows the limit.
+    /// The number of the last request that was sent though this limit would have had it wait, unless its answer shows the limit.
     pub(crate) defied_by: Option<u64>,
     /// As of the last reading: what part of the limit is ours, and what is left for others' surprises.
     share: f64,
@@ -99,6 +99,8 @@ const ASKED_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) at: Time,
+    /// Of the request, among all that were sent.
+    pub(crate) number: u64,
     /// Which sending is answered, counted in cost up to and including it.
     pub(crate) of: u64,
     /// What is still unanswered.

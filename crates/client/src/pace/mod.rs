@@ -39,8 +39,12 @@ pub(crate) struct Pace {
     heard_at: Time,
     /// When it was last asked.
     sent_at: Time,
+    /// When it was last asked or told how limits stand: not by what costs nothing and is answered without a word of them.
+    limits_at: Time,
     /// However long a server wants us away, after so long it is asked again.
     longest_silence: Duration,
+    sendings: u64,
+    /// The cost of all of them.
     sent: u64,
     in_flight: u64,
     /// The cost of what is in flight.
@@ -55,6 +59,7 @@ pub(crate) struct Pace {
 /// One request on its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
+    number: u64,
     cost: u64,
     of: u64,
     sent_at: Time,
@@ -81,7 +86,9 @@ impl Pace {
             hold: Hold::default(),
             heard_at: Time::EPOCH,
             sent_at: Time::EPOCH,
+            limits_at: Time::EPOCH,
             longest_silence,
+            sendings: 0,
             sent: 0,
             in_flight: 0,
             unanswered: 0,
@@ -94,14 +101,22 @@ impl Pace {
 
     /// How long to wait before sending `cost`, if `ahead` is sent before it. Zero: not at all.
     pub(crate) fn wait(&self, now: Time, ahead: u64, cost: u64) -> Duration {
-        let all = ahead.saturating_add(cost) as f64;
-        let mut wait = self.silent.wait(all, now);
-        for limit in &self.limits {
-            wait = wait.max(limit.wait(all, now, self.in_flight > 0));
-        }
-        let wait = as_wait(wait).max(self.hold.left(now));
+        let (limited, asked_at) = match cost {
+            0 => (Duration::ZERO, self.used_at()),
+            _ => (self.wait_for_limits(now, ahead.saturating_add(cost)), self.limits_at),
+        };
+        let wait = limited.max(self.hold.left(now));
         // A server may be wrong, or lie. One question now and then finds out.
-        wait.min(self.longest_silence.saturating_sub(now - self.used_at()))
+        wait.min(self.longest_silence.saturating_sub(now - asked_at))
+    }
+
+    fn wait_for_limits(&self, now: Time, cost: u64) -> Duration {
+        let cost = cost as f64;
+        let mut wait = self.silent.wait(cost, now);
+        for limit in &self.limits {
+            wait = wait.max(limit.wait(cost, now, self.in_flight > 0));
+        }
+        as_wait(wait)
     }
 
     /// Whether too much is unanswered to send more. At first nobody knows how many others share a limit, so what is in
@@ -120,19 +135,25 @@ impl Pace {
             self.began_at = now;
         }
         let is_answer_due = self.in_flight > 0;
+        self.sendings += 1;
         self.sent = self.sent.saturating_add(cost);
         self.sent_at = now;
         self.in_flight += 1;
         self.unanswered = self.unanswered.saturating_add(cost);
+        let ticket = Ticket { number: self.sendings, cost, of: self.sent, sent_at: now };
+        if cost == 0 {
+            return ticket;
+        }
+        self.limits_at = now;
         let jitter = self.draw();
         for limit in &mut self.limits {
             if !as_wait(limit.wait(cost as f64, now, is_answer_due)).is_zero() {
-                limit.defied_by = Some(self.sent);
+                limit.defied_by = Some(ticket.number);
             }
             limit.note_sent(cost as f64, now, jitter);
         }
         self.silent.note_sent(cost as f64, now);
-        Ticket { cost, of: self.sent, sent_at: now }
+        ticket
     }
 
     /// Its answer came in.
@@ -142,12 +163,16 @@ impl Pace {
         self.answers += if said.limits.is_empty() { FIRST_ANSWERS } else { 1 };
         self.heard_at = now;
         let is_refused = outcome == Outcome::Refused;
+        if ticket.cost > 0 || is_refused || !said.limits.is_empty() {
+            self.limits_at = now;
+        }
         let is_limited = is_refused && !is_hopeless(ticket.cost, said);
         let charged = if is_refused { 0.0 } else { ticket.cost as f64 };
         let round = now - ticket.sent_at;
         self.round.note(round, now);
         let reading = Reading {
             at: ticket.sent_at + round.min(self.round.shortest()),
+            number: ticket.number,
             of: ticket.of,
             unanswered: self.unanswered,
             charged,
@@ -181,19 +206,16 @@ impl Pace {
         }
     }
 
-    /// It was not refused. So whatever it was sent in spite of is over, unless its answer spoke of that again. What costs
-    /// nothing would have passed anyway.
+    /// It was not refused. So whatever it was sent in spite of is over, unless its answer spoke of that again.
     pub(crate) fn passed(&mut self, ticket: Ticket) {
         self.silent.passed();
-        if ticket.cost > 0 {
-            self.hold.passed(ticket.of);
-            self.limits.retain(|limit| limit.defied_by != Some(ticket.of));
-        }
+        self.hold.passed(ticket.number);
+        self.limits.retain(|limit| limit.defied_by != Some(ticket.number));
     }
 
     /// A call that had been answered was refused after all. When its limits were as it says nobody knows, so none explains it.
     pub(crate) fn refused_late(&mut self, now: Time, said: &Said) {
-        self.heard_at = now;
+        (self.heard_at, self.limits_at) = (now, now);
         let said = Said { retry_after: said.retry_after, ..Said::default() };
         self.note_refusal(now, 1, &said);
     }
@@ -215,7 +237,7 @@ impl Pace {
         let after = said.retry_after.filter(|after| !after.is_zero());
         if let Some(after) = after {
             let spread = after.mul_f64(0.1).min(Duration::from_secs(1)).mul_f64(self.draw());
-            self.hold.extend(now + after + spread, self.sent);
+            self.hold.extend(now + after + spread, self.sendings);
         }
         // A limit that explains the refusal is handled by its own pace, if there is anything to wait for.
         let lacks = |seen: &&Seen| seen.remaining.is_some_and(|remaining| remaining < cost);
@@ -226,7 +248,7 @@ impl Pace {
             let backoff = self.silent.refused(now);
             if after.is_none() {
                 let until = now + backoff.mul_f64(0.5 + self.draw());
-                self.hold.extend(until, self.sent);
+                self.hold.extend(until, self.sendings);
             }
         }
         let jitter = self.draw();

@@ -61,7 +61,7 @@ impl LimitPace {
     /// Takes in what an answer says.
     pub(crate) fn read(&mut self, seen: &Seen, reading: &Reading) {
         self.missed = 0;
-        self.defied_by = self.defied_by.filter(|of| *of > reading.of);
+        self.defied_by = self.defied_by.filter(|number| *number > reading.number);
         if reading.of < self.read_of {
             // Overtaken: what it was charged is in what was read already.
             self.own_late += reading.charged;

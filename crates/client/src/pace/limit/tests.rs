@@ -12,7 +12,15 @@ fn ten_a_second(remaining: u64) -> Seen {
 /// The answer to the `of`th request, so many milliseconds after the first.
 fn reading(of: u64, millis: u64) -> Reading {
     let at = Time::from_secs(1_800_000_000) + Duration::from_millis(millis);
-    Reading { at, of, unanswered: 0, charged: 1.0, is_refused: false, refused_for: None }
+    Reading {
+        at,
+        number: of,
+        of,
+        unanswered: 0,
+        charged: 1.0,
+        is_refused: false,
+        refused_for: None,
+    }
 }
 
 /// After four tenths of a second with nothing left, so many.
