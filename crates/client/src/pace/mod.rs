@@ -6,6 +6,7 @@ mod hold;
 mod limit;
 mod round;
 mod silent;
+mod ticket;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use hold::Hold;
 use limit::{LimitPace, Reading};
 use round::Round;
 use silent::Silent;
+pub(crate) use ticket::{Outcome, Ticket};
 
 /// How many limits of one server are kept.
 const MOST_LIMITS: usize = 16;
@@ -54,28 +56,6 @@ pub(crate) struct Pace {
     began_at: Time,
     round: Round,
     random: u64,
-}
-
-/// One request on its way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticket {
-    number: u64,
-    cost: u64,
-    of: u64,
-    sent_at: Time,
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It was not refused by a limit.
-    Passed,
-    /// The server was in trouble: nobody knows whether a limit was asked.
-    Failed,
-    /// Not yet, but it may still be.
-    Begun,
-    /// A limit refused it.
-    Refused,
 }
 
 impl Pace {
