@@ -13,6 +13,9 @@ use crate::{Ask, Pacers};
 /// `reqwest_middleware::Error::Middleware`. Its [`Ask`] is taken from the request's extensions
 /// (`RequestBuilder::with_extension`).
 ///
+/// Who is asking is told by the request's own headers. Those that reqwest adds when it sends (`default_headers`) are not seen
+/// here: clients that have their keys from there need [`Pacers`] of their own, one for each key.
+///
 /// Redirects are reqwest's to follow. Where they lead to another origin, the answer is that one's: the pacer of the
 /// server that was asked learns nothing from it, and it is no reason to ask that one again.
 ///
