@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::body::PacedBody;
 use crate::retry::Call;
-use crate::{Ask, Error, Pacer, Pacers};
+use crate::{Ask, Error, Pacer, Pacers, Permit};
 
 /// Makes a copy of a request's body to send it again.
 pub trait Replay<B>: Clone {
@@ -111,15 +111,14 @@ async fn send<S, R, B, A>(
     replay: R,
 ) -> Result<Response<PacedBody<A>>, Error<S::Error>>
 where
-    S: Service<Request<B>, Response = Response<A>>,
+    S: Service<Request<B>, Response = Response<A>> + Clone,
     R: Replay<B>,
 {
     let (mut call, mut permit) = Call::begin(pacer, ask).await.map_err(Error::Limited)?;
     loop {
         let again = if call.is_last() { None } else { copy(&request, &replay) };
         let method = request.method().clone();
-        let ready = poll_fn(|cx| inner.poll_ready(cx));
-        permit = permit.keep_back_until(ready).await.map_err(Error::Service)?;
+        permit = make_ready(&mut inner, &mut call, permit).await?;
         let response = inner.call(request).await.map_err(Error::Service)?;
         let (response, heard) = PacedBody::listen(response, permit);
         // A gRPC call that has begun is not sent again.
@@ -130,6 +129,29 @@ where
         // It may keep the place that the next one needs.
         drop(response);
         (request, permit) = (copy, next);
+    }
+}
+
+/// Waits until the service has a place for a request that has leave to be sent. That may take long: if its server asks to be left
+/// alone meanwhile, the place is for others.
+async fn make_ready<S, Q>(
+    inner: &mut S,
+    call: &mut Call,
+    mut permit: Permit,
+) -> Result<Permit, Error<S::Error>>
+where
+    S: Service<Q> + Clone,
+{
+    loop {
+        let ready = poll_fn(|cx| inner.poll_ready(cx));
+        permit = permit.keep_back_until(ready).await.map_err(Error::Service)?;
+        if !permit.is_called_off() {
+            return Ok(permit);
+        }
+        // The clone has no place.
+        *inner = inner.clone();
+        permit.never_sent();
+        permit = call.begin_anew().await.map_err(Error::Limited)?;
     }
 }
 

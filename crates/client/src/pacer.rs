@@ -249,6 +249,11 @@ impl Pacer {
         inner.wake_first();
     }
 
+    /// Whether the server has asked to be left alone since this had leave to be sent.
+    pub(crate) fn calls_off(&self, ticket: Ticket) -> bool {
+        self.0.inner.lock().pace.calls_off(self.now(), ticket)
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }

@@ -39,7 +39,16 @@ impl Permit {
         self.is_kept_back = true;
         ready.await?;
         self.is_kept_back = false;
+        let now = self.pacer.now();
+        if let Some(ticket) = &mut self.ticket {
+            ticket.leaves_at(now);
+        }
         Ok(self)
+    }
+
+    /// Whether the server has asked to be left alone since leave was given.
+    pub(crate) fn is_called_off(&self) -> bool {
+        self.ticket.is_some_and(|ticket| self.pacer.calls_off(ticket))
     }
 
     /// The answer's status and headers, or a gRPC call's trailers. Dropped without, the permit counts as a request that was

@@ -65,6 +65,14 @@ impl Call {
         Ok((Call { pacer, ask, sent: 1, patience }, permit))
     }
 
+    /// Leave to send what had leave before, but was not sent.
+    pub(crate) async fn begin_anew(&mut self) -> Result<Permit, TooLong> {
+        let began = self.pacer.now();
+        let permit = self.pacer.acquire_again(self.ask, self.patience).await?;
+        self.patience = self.patience.saturating_sub(self.pacer.now() - began);
+        Ok(permit)
+    }
+
     /// Whether it may be sent no more than it was.
     pub(crate) fn is_last(&self) -> bool {
         self.sent >= self.pacer.settings().max_attempts

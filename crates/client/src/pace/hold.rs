@@ -24,6 +24,11 @@ impl Hold {
         }
     }
 
+    /// Whether it was set after the request of this number had leave to be sent, and is in force.
+    pub(super) fn calls_off(&self, number: u64, now: Time) -> bool {
+        number <= self.set_after && now < self.until
+    }
+
     /// The request of this number passed.
     pub(super) fn passed(&mut self, number: u64) {
         if number > self.set_after {

@@ -136,6 +136,11 @@ impl Pace {
         ticket
     }
 
+    /// Whether the server has asked to be left alone since.
+    pub(crate) fn calls_off(&self, now: Time, ticket: Ticket) -> bool {
+        self.hold.calls_off(ticket.number, now)
+    }
+
     /// Its answer came in.
     pub(crate) fn heard(&mut self, now: Time, ticket: Ticket, said: &Said, outcome: Outcome) {
         self.forget(ticket);

@@ -13,6 +13,13 @@ pub(crate) struct Ticket {
     pub(super) sent_at: Time,
 }
 
+impl Ticket {
+    /// Something else kept it back until now: its answer is not to be dated by when it had leave.
+    pub(crate) fn leaves_at(&mut self, now: Time) {
+        self.sent_at = now;
+    }
+}
+
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tollgate_client::{Ask, Cloned, PaceLayer, Paced, Pacers, Settings};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -57,12 +57,16 @@ impl Service<Request<()>> for Narrow {
     }
 }
 
-/// With leave to retry, around a service whose first answer is a 429 with this.
-fn paced(retry_after: (&str, &str), pacers: &Pacers) -> Paced<Narrow, Cloned> {
+fn refusal(retry_after: (&str, &str)) -> Response<()> {
     let mut refusal = Response::new(());
     *refusal.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     *refusal.headers_mut() = headers(&[retry_after]);
-    let (places, script) = (Arc::new(Semaphore::new(1)), Arc::new(Mutex::new(vec![refusal])));
+    refusal
+}
+
+/// With leave to retry, around a service that begins with these answers, the last of them first.
+fn paced(script: Vec<Response<()>>, pacers: &Pacers) -> Paced<Narrow, Cloned> {
+    let (places, script) = (Arc::new(Semaphore::new(1)), Arc::new(Mutex::new(script)));
     let narrow = Narrow { places, script, coming: None, place: None };
     PaceLayer::new(pacers.clone()).retrying().layer(narrow)
 }
@@ -80,7 +84,7 @@ async fn status(mut paced: Paced<Narrow, Cloned>, uri: &str) -> u16 {
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_one_server_keeps_nobody_from_another() {
     let pacers = Pacers::new(Settings::new().max_attempts(1));
-    let paced = paced(("retry-after", "20"), &pacers);
+    let paced = paced(vec![refusal(("retry-after", "20"))], &pacers);
     assert_eq!(status(paced.clone(), ONE).await, 429);
     let waits = tokio::spawn(status(paced.clone(), ONE));
     let pacer = pacers.pacer(&Uri::from_static(ONE), &HeaderMap::new());
@@ -94,7 +98,8 @@ async fn who_waits_for_one_server_keeps_nobody_from_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_does_not_wait_for_the_place_that_its_own_answer_keeps() {
-    let paced = paced(("retry-after-ms", "20"), &Pacers::new(Settings::new()));
+    let script = vec![refusal(("retry-after-ms", "20"))];
+    let paced = paced(script, &Pacers::new(Settings::new()));
     assert_eq!(timeout(Duration::from_secs(5), status(paced, ONE)).await, Ok(200));
 }
 
@@ -108,10 +113,39 @@ async fn who_gives_up_before_there_is_room_was_charged_nothing() {
         ("x-ratelimit-reset", "3600"),
     ]);
     pacer.try_acquire(Ask::default()).unwrap().heard(StatusCode::OK, &left);
-    let mut paced = paced(("retry-after", "20"), &pacers);
+    let mut paced = paced(Vec::new(), &pacers);
+    // Its answer keeps the place.
     let other = paced.call(Request::get(OTHER).body(()).unwrap()).await;
     assert!(timeout(Duration::from_secs(5), status(paced, ONE)).await.is_err());
     let status = pacer.status();
     assert_eq!((status.in_flight, status.limits[0].remaining), (0, 59));
     drop(other);
+}
+
+/// Five have leave to send, and wait for the place. The first of them is refused.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_room_heeds_a_refusal_that_comes_meanwhile() {
+    let pacers = Pacers::new(Settings::new().max_attempts(1));
+    let pacer = pacers.pacer(&Uri::from_static(ONE), &HeaderMap::new());
+    let script = vec![refusal(("retry-after", "20")), Response::default(), Response::default()];
+    let mut paced = paced(script, &pacers);
+    assert_eq!(status(paced.clone(), ONE).await, 200);
+    let other = paced.call(Request::get(OTHER).body(()).unwrap()).await;
+    let began = Instant::now();
+    let calls: Vec<_> = (0..5)
+        .map(|_| {
+            let call = status(paced.clone(), ONE);
+            tokio::spawn(async move { (call.await, began.elapsed().as_secs()) })
+        })
+        .collect();
+    while pacer.status().in_flight < 5 {
+        tokio::task::yield_now().await;
+    }
+    drop(other);
+    let mut soon = Vec::new();
+    for call in calls {
+        let (status, after) = call.await.unwrap();
+        soon.extend((after < 20).then_some(status));
+    }
+    assert_eq!(soon, [429]);
 }
