@@ -15,7 +15,8 @@ pub enum Priority {
 /// What a request asks of the pacer. Put into a request's extensions, the middleware finds it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// What the server will charge for it, where that is known; 1 is a good guess where it is not.
+    /// What the server will charge for it, where that is known; 1 is a good guess where it is not. What costs 0 waits for no
+    /// limit and behind nobody, only for a server that wants to be left alone.
     pub cost: u64,
     /// Before whom it goes.
     pub priority: Priority,
@@ -23,6 +24,13 @@ pub struct Ask {
     /// so one that is exhausted does not hold up the others. A limit that they have in common is shared like one of several programs.
     /// Without, all requests to a server under a key keep to all of its limits.
     pub operation: Option<&'static str>,
+}
+
+impl Ask {
+    /// No limit is charged for it, so it has nothing to wait for that others wait for.
+    pub(crate) fn is_free(&self) -> bool {
+        self.cost == 0
+    }
 }
 
 impl Default for Ask {

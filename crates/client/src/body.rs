@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use tollgate_wire::is_grpc;
 use tollgate_wire::names::GRPC_STATUS;
 
-use crate::pace::Pace;
+use crate::pace::Ticket;
 use crate::{Heard, Pacer, Permit};
 
 pin_project! {
@@ -30,9 +30,9 @@ pin_project! {
 #[derive(Debug)]
 enum Call {
     /// Its head is here, which does not say how it ends.
-    Begun(Pacer),
+    Begun(Pacer, Ticket),
     /// Something of its answer is here.
-    Going(Pacer),
+    Going(Pacer, Ticket),
     /// There is nothing more to hear, or it is none.
     Over,
 }
@@ -45,7 +45,8 @@ impl<B> PacedBody<B> {
     ) -> (Response<PacedBody<B>>, Option<Heard>) {
         let (status, head) = (response.status(), response.headers());
         if status == StatusCode::OK && is_grpc(head) && !head.contains_key(&GRPC_STATUS) {
-            let call = Call::Begun(permit.begun(head));
+            let begun = permit.begun(head);
+            let call = begun.map_or(Call::Over, |(pacer, ticket)| Call::Begun(pacer, ticket));
             return (response.map(|body| PacedBody { body, call }), None);
         }
         let heard = permit.heard(status, head);
@@ -56,13 +57,13 @@ impl<B> PacedBody<B> {
 impl Call {
     fn saw<D>(&mut self, frame: &Frame<D>) {
         *self = match (std::mem::replace(self, Call::Over), frame.trailers_ref()) {
-            (Call::Begun(pacer) | Call::Going(pacer), Some(trailers)) => {
-                pacer.heard_late(trailers);
+            (Call::Begun(pacer, ticket) | Call::Going(pacer, ticket), Some(trailers)) => {
+                pacer.heard_late(ticket, trailers);
                 Call::Over
             }
-            (Call::Begun(pacer), None) => {
-                pacer.learn(Pace::passed);
-                Call::Going(pacer)
+            (Call::Begun(pacer, ticket), None) => {
+                pacer.learn(|pace| pace.passed(ticket));
+                Call::Going(pacer, ticket)
             }
             (call, _) => call,
         }

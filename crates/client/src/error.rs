@@ -57,7 +57,7 @@ impl std::error::Error for TooLong {}
 pub enum Error<E> {
     /// The request was not sent: it would have had to wait too long.
     Limited(TooLong),
-    /// It was sent, and the service failed.
+    /// The service failed, or did not become ready.
     Service(E),
 }
 

@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::body::PacedBody;
 use crate::retry::Call;
-use crate::{Ask, Error, Pacer, Pacers};
+use crate::{Ask, Error, Pacer, Pacers, Permit};
 
 /// Makes a copy of a request's body to send it again.
 pub trait Replay<B>: Clone {
@@ -89,14 +89,14 @@ where
     type Future =
         Pin<Box<dyn Future<Output = Result<Response<PacedBody<A>>, Error<S::Error>>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(cx).map_err(Error::Service)
+    /// Always. A service that is ready keeps a place for the request, so it is made ready only when the request may be sent:
+    /// one that waits for its limit takes no place from requests to other servers.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The clone has not been polled ready; the one that has is the one to call.
-        let clone = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, clone);
+        let inner = self.inner.clone();
         let ask = request.extensions().get::<Ask>().copied().unwrap_or_default();
         let pacer = self.pacers.pacer_for(request.uri(), request.headers(), ask);
         let replay = self.replay.clone();
@@ -111,13 +111,14 @@ async fn send<S, R, B, A>(
     replay: R,
 ) -> Result<Response<PacedBody<A>>, Error<S::Error>>
 where
-    S: Service<Request<B>, Response = Response<A>>,
+    S: Service<Request<B>, Response = Response<A>> + Clone,
     R: Replay<B>,
 {
     let (mut call, mut permit) = Call::begin(pacer, ask).await.map_err(Error::Limited)?;
     loop {
         let again = if call.is_last() { None } else { copy(&request, &replay) };
         let method = request.method().clone();
+        permit = make_ready(&mut inner, &mut call, permit).await?;
         let response = inner.call(request).await.map_err(Error::Service)?;
         let (response, heard) = PacedBody::listen(response, permit);
         // A gRPC call that has begun is not sent again.
@@ -125,11 +126,32 @@ where
         // An answer is better than none: whoever may not wait so long gets the one that is there.
         let next = call.again(&method, response.status(), &heard).await;
         let Some(next) = next else { return Ok(response) };
-        if let Err(error) = poll_fn(|cx| inner.poll_ready(cx)).await {
-            next.never_sent();
-            return Err(Error::Service(error));
-        }
+        // It may keep the place that the next one needs.
+        drop(response);
         (request, permit) = (copy, next);
+    }
+}
+
+/// Waits until the service has a place for a request that has leave to be sent. That may take long: if its server asks to be left
+/// alone meanwhile, the place is for others.
+async fn make_ready<S, Q>(
+    inner: &mut S,
+    call: &mut Call,
+    mut permit: Permit,
+) -> Result<Permit, Error<S::Error>>
+where
+    S: Service<Q> + Clone,
+{
+    loop {
+        let ready = poll_fn(|cx| inner.poll_ready(cx));
+        permit = permit.keep_back_until(ready).await.map_err(Error::Service)?;
+        if !permit.is_called_off() {
+            return Ok(permit);
+        }
+        // The clone has no place.
+        *inner = inner.clone();
+        permit.never_sent();
+        permit = call.begin_anew().await.map_err(Error::Limited)?;
     }
 }
 

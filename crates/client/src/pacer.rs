@@ -17,7 +17,7 @@ use tollgate_core::Time;
 use tollgate_wire::read::read;
 
 use crate::clock::Clock;
-use crate::pace::{Pace, START_STEP};
+use crate::pace::{Pace, START_STEP, Ticket};
 use crate::permit::is_refused;
 use crate::retry::Budget;
 use crate::{Ask, Permit, Priority, Settings, Status, TooLong};
@@ -154,7 +154,8 @@ impl Pacer {
     fn at_once(&self, attempt: Attempt) -> Option<Permit> {
         let now = self.now();
         let mut inner = self.0.inner.lock();
-        let is_free = inner.room.is_empty()
+        let is_first = inner.room.is_empty() || attempt.ask.is_free();
+        let is_free = is_first
             && !inner.pace.is_starting(now)
             && inner.pace.wait(now, 0, attempt.ask.cost).is_zero();
         is_free.then(|| self.permit(&mut inner, attempt, now))
@@ -191,8 +192,8 @@ impl Pacer {
             let left = patience.saturating_sub(now - began);
             let sleep = {
                 let mut inner = self.0.inner.lock();
-                let is_first =
-                    inner.room.first_key_value().is_some_and(|(at, _)| *at == guest.place);
+                let first = inner.room.first_key_value();
+                let is_first = ask.is_free() || first.is_some_and(|(at, _)| *at == guest.place);
                 let wait = inner.pace.wait(now, 0, ask.cost);
                 let is_starting = inner.pace.is_starting(now);
                 if is_first && wait.is_zero() && !is_starting {
@@ -227,11 +228,14 @@ impl Pacer {
     }
 
     /// Trailers of a call whose head was heard before.
-    pub(crate) fn heard_late(&self, trailers: &HeaderMap) {
+    pub(crate) fn heard_late(&self, ticket: Ticket, trailers: &HeaderMap) {
         let now = self.now();
         let said = read(trailers, now);
         let is_refused = is_refused(StatusCode::OK, trailers, &said);
-        self.learn(|pace| if is_refused { pace.refused_late(now, &said) } else { pace.passed() });
+        self.learn(|pace| match is_refused {
+            true => pace.refused_late(now, &said),
+            false => pace.passed(ticket),
+        });
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -243,6 +247,11 @@ impl Pacer {
         let mut inner = self.0.inner.lock();
         learn(&mut inner.pace);
         inner.wake_first();
+    }
+
+    /// Whether the server has asked to be left alone since this had leave to be sent.
+    pub(crate) fn calls_off(&self, ticket: Ticket) -> bool {
+        self.0.inner.lock().pace.calls_off(self.now(), ticket)
     }
 
     pub(crate) fn settings(&self) -> &Settings {

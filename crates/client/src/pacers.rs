@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
-use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName};
+use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::uri::Authority;
 use parking_lot::RwLock;
 use tokio::time::Instant;
 use tollgate_core::Time;
@@ -158,17 +159,36 @@ impl Pacers {
     fn key(&self, uri: &Uri, headers: &HeaderMap, operation: Option<&str>) -> u64 {
         let mut hasher = self.0.hash.build_hasher();
         operation.hash(&mut hasher);
-        uri.scheme_str().hash(&mut hasher);
-        match uri.authority() {
-            Some(authority) => authority.as_str().hash(&mut hasher),
-            None => headers.get(HOST).map(http::HeaderValue::as_bytes).hash(&mut hasher),
-        }
+        hash_server(uri, headers, &mut hasher);
         for name in &self.0.credentials {
             for value in headers.get_all(name) {
                 (name.as_str(), value.as_bytes()).hash(&mut hasher);
             }
         }
         hasher.finish()
+    }
+}
+
+/// The server however it is written: capitals make no other host, and a scheme's own port need not be told. What stands
+/// before the host says who is asking.
+fn hash_server(uri: &Uri, headers: &HeaderMap, hasher: &mut impl Hasher) {
+    uri.scheme().hash(hasher);
+    let told = headers.get(HOST).map(HeaderValue::as_bytes);
+    let in_header = || Authority::try_from(told?).ok();
+    let Some(authority) = uri.authority().cloned().or_else(in_header) else {
+        return told.hash(hasher);
+    };
+    let who = authority.as_str().rsplit_once('@').map(|(who, _)| who);
+    let port = authority.port_u16().or(match uri.scheme_str() {
+        Some("http") => Some(80),
+        Some("https") => Some(443),
+        _ => None,
+    });
+    (who, port).hash(hasher);
+    let host = authority.host();
+    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => host.to_ascii_lowercase().hash(hasher),
+        false => host.hash(hasher),
     }
 }
 

@@ -13,6 +13,8 @@ use crate::pace::{Outcome, Ticket};
 pub struct Permit {
     pacer: Pacer,
     ticket: Option<Ticket>,
+    /// The request is known not to be on its way yet: whoever gives it up now has not sent it.
+    is_kept_back: bool,
 }
 
 /// What an answer meant.
@@ -26,7 +28,27 @@ pub struct Heard {
 
 impl Permit {
     pub(crate) fn new(pacer: Pacer, ticket: Ticket) -> Permit {
-        Permit { pacer, ticket: Some(ticket) }
+        Permit { pacer, ticket: Some(ticket), is_kept_back: false }
+    }
+
+    /// Waits for what has to be there before the request can be sent. If that fails or is given up, it was never sent.
+    pub(crate) async fn keep_back_until<E>(
+        mut self,
+        ready: impl Future<Output = Result<(), E>>,
+    ) -> Result<Permit, E> {
+        self.is_kept_back = true;
+        ready.await?;
+        self.is_kept_back = false;
+        let now = self.pacer.now();
+        if let Some(ticket) = &mut self.ticket {
+            ticket.leaves_at(now);
+        }
+        Ok(self)
+    }
+
+    /// Whether the server has asked to be left alone since leave was given.
+    pub(crate) fn is_called_off(&self) -> bool {
+        self.ticket.is_some_and(|ticket| self.pacer.calls_off(ticket))
     }
 
     /// The answer's status and headers, or a gRPC call's trailers. Dropped without, the permit counts as a request that was
@@ -35,7 +57,11 @@ impl Permit {
         let now = self.pacer.now();
         let said = read(headers, now);
         let is_refused = is_refused(status, headers, &said);
-        let outcome = if is_refused { Outcome::Refused } else { Outcome::Passed };
+        let outcome = match is_refused {
+            true => Outcome::Refused,
+            false if status.is_server_error() => Outcome::Failed,
+            false => Outcome::Passed,
+        };
         if let Some(ticket) = self.ticket.take() {
             self.pacer.learn(|pace| pace.heard(now, ticket, &said, outcome));
         }
@@ -51,20 +77,23 @@ impl Permit {
     }
 
     /// A gRPC call's head, which does not say how it ends. Its pacer wants to hear of that.
-    pub(crate) fn begun(mut self, head: &HeaderMap) -> Pacer {
+    pub(crate) fn begun(mut self, head: &HeaderMap) -> Option<(Pacer, Ticket)> {
         let now = self.pacer.now();
         let said = read(head, now);
-        if let Some(ticket) = self.ticket.take() {
-            self.pacer.learn(|pace| pace.heard(now, ticket, &said, Outcome::Begun));
-        }
-        self.pacer.clone()
+        let ticket = self.ticket.take()?;
+        self.pacer.learn(|pace| pace.heard(now, ticket, &said, Outcome::Begun));
+        Some((self.pacer.clone(), ticket))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        let is_kept_back = self.is_kept_back;
         if let Some(ticket) = self.ticket.take() {
-            self.pacer.learn(|pace| pace.lost(ticket));
+            self.pacer.learn(|pace| match is_kept_back {
+                true => pace.never_sent(ticket),
+                false => pace.lost(ticket),
+            });
         }
     }
 }

@@ -13,6 +13,12 @@ use crate::{Ask, Pacers};
 /// `reqwest_middleware::Error::Middleware`. Its [`Ask`] is taken from the request's extensions
 /// (`RequestBuilder::with_extension`).
 ///
+/// Who is asking is told by the request's own headers. Those that reqwest adds when it sends (`default_headers`) are not seen
+/// here: clients that have their keys from there need [`Pacers`] of their own, one for each key.
+///
+/// Redirects are reqwest's to follow. Where they lead to another origin, the answer is that one's: the pacer of the
+/// server that was asked learns nothing from it, and it is no reason to ask that one again.
+///
 /// ```no_run
 /// use reqwest_middleware::ClientBuilder;
 /// use tollgate_client::{PaceMiddleware, Pacers, Settings};
@@ -52,6 +58,7 @@ impl Middleware for PaceMiddleware {
         loop {
             let again = if call.is_last() { None } else { request.try_clone() };
             let method = request.method().clone();
+            let asked = request.url().origin();
             let response = match next.clone().run(request, extensions).await {
                 Ok(response) => response,
                 Err(error) => {
@@ -61,6 +68,9 @@ impl Middleware for PaceMiddleware {
                     return Err(error);
                 }
             };
+            if response.url().origin() != asked {
+                return Ok(response);
+            }
             let heard = permit.heard(response.status(), response.headers());
             let Some(copy) = again else { return Ok(response) };
             let next_permit = call.again(&method, response.status(), &heard).await;

@@ -65,6 +65,14 @@ impl Call {
         Ok((Call { pacer, ask, sent: 1, patience }, permit))
     }
 
+    /// Leave to send what had leave before, but was not sent.
+    pub(crate) async fn begin_anew(&mut self) -> Result<Permit, TooLong> {
+        let began = self.pacer.now();
+        let permit = self.pacer.acquire_again(self.ask, self.patience).await?;
+        self.patience = self.patience.saturating_sub(self.pacer.now() - began);
+        Ok(permit)
+    }
+
     /// Whether it may be sent no more than it was.
     pub(crate) fn is_last(&self) -> bool {
         self.sent >= self.pacer.settings().max_attempts
@@ -77,17 +85,16 @@ impl Call {
         status: StatusCode,
         heard: &Heard,
     ) -> Option<Permit> {
-        if self.is_last() || !is_safe(method, status, heard) || !self.pacer.may_retry() {
+        if self.is_last() || !is_safe(method, status, heard) {
             return None;
         }
+        let retry = Retry::begin(&self.pacer)?;
         let began = self.pacer.now();
-        let permit = self.wait(heard).await;
+        let permit = self.wait(heard).await?;
+        retry.made();
         self.patience = self.patience.saturating_sub(self.pacer.now() - began);
         self.sent += 1;
-        if permit.is_none() {
-            self.pacer.keep_retry();
-        }
-        permit
+        Some(permit)
     }
 
     async fn wait(&self, heard: &Heard) -> Option<Permit> {
@@ -100,6 +107,27 @@ impl Call {
             sleep(pause).await;
         }
         self.pacer.acquire_again(self.ask, patience).await.ok()
+    }
+}
+
+/// A retry that the budget allows. Unless it is made it is given back, however the waiting ends.
+struct Retry(Option<Pacer>);
+
+impl Retry {
+    fn begin(pacer: &Pacer) -> Option<Retry> {
+        pacer.may_retry().then(|| Retry(Some(pacer.clone())))
+    }
+
+    fn made(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Retry {
+    fn drop(&mut self) {
+        if let Some(pacer) = &self.0 {
+            pacer.keep_retry();
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct LimitPace {
     gained: f64,
     watched: f64,
     window: Option<Duration>,
-    /// As last read.
+    /// As last read, even if it was more than the limit.
     pub(crate) remaining: f64,
     read_at: Time,
     pub(crate) reset_at: Option<Time>,
@@ -60,6 +60,8 @@ pub(crate) struct LimitPace {
     missed: u32,
     /// Which sending the last reading answers.
     read_of: u64,
+    /// The number of the last request that was sent though this limit would have had it wait, unless its answer shows the limit.
+    pub(crate) defied_by: Option<u64>,
     /// As of the last reading: what part of the limit is ours, and what is left for others' surprises.
     share: f64,
     cushion: f64,
@@ -97,6 +99,8 @@ const ASKED_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) at: Time,
+    /// Of the request, among all that were sent.
+    pub(crate) number: u64,
     /// Which sending is answered, counted in cost up to and including it.
     pub(crate) of: u64,
     /// What is still unanswered.
@@ -124,6 +128,7 @@ impl LimitPace {
             reset_at: None,
             missed: 0,
             read_of: 0,
+            defied_by: None,
             share: 1.0,
             cushion: 0.0,
             spent: 0.0,
@@ -148,7 +153,7 @@ impl LimitPace {
     }
 
     pub(crate) fn status(&self, now: Time) -> LimitStatus {
-        let remaining = (self.remaining - self.spent).max(0.0);
+        let remaining = (self.left() - self.spent).max(0.0);
         LimitStatus {
             name: self.name.clone(),
             limit: self.limit.is_finite().then_some(self.limit as u64),
@@ -156,6 +161,11 @@ impl LimitPace {
             reset_after: self.reset_at.map(|reset| reset - now),
             sharers: self.sharers(),
         }
+    }
+
+    /// What is left of it as far as that can be: no more than the limit. Infinite where nothing was said.
+    fn left(&self) -> f64 {
+        if self.remaining.is_finite() { self.remaining.min(self.limit) } else { self.remaining }
     }
 
     /// How many seem to share it.
@@ -192,7 +202,7 @@ impl LimitPace {
     fn wait_for_refill(&self, cost: f64, now: Time) -> f64 {
         let share = self.share;
         let elapsed = (now - self.read_at).as_secs_f64();
-        let level = self.remaining + self.rate * elapsed - self.cushion;
+        let level = self.left() + self.rate * elapsed - self.cushion;
         // A full bucket is no more than that, but a small share of it must not be nothing.
         let most = (share * (self.limit - self.cushion)).max(cost);
         let missing = cost - (share * level - self.spent).min(most);
@@ -220,7 +230,7 @@ impl LimitPace {
         if left <= 0.0 {
             return 0.0;
         }
-        let there = self.remaining - self.spent;
+        let there = self.left() - self.spent;
         if there < cost {
             return left;
         }
@@ -251,6 +261,9 @@ impl LimitPace {
     fn mine(&self) -> f64 {
         let is_shared = self.sharers() > 1.5 && self.limit.is_finite();
         let left_to_others = if is_shared { self.limit * 0.02 } else { 0.0 };
-        self.share * (self.remaining - left_to_others) - self.spent
+        self.share * (self.left() - left_to_others) - self.spent
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,11 @@
 //!
 //! `(state, now) → (state, wait)`. The shell around it sleeps and sends.
 
+mod hold;
 mod limit;
 mod round;
 mod silent;
+mod ticket;
 
 use std::time::Duration;
 
@@ -12,9 +14,11 @@ use tollgate_core::Time;
 use tollgate_wire::read::{Said, Seen};
 
 use crate::LimitStatus;
+use hold::Hold;
 use limit::{LimitPace, Reading};
 use round::Round;
 use silent::Silent;
+pub(crate) use ticket::{Outcome, Ticket};
 
 /// How many limits of one server are kept.
 const MOST_LIMITS: usize = 16;
@@ -31,14 +35,18 @@ pub(crate) const START_STEP: Duration = Duration::from_millis(25);
 pub(crate) struct Pace {
     limits: Vec<LimitPace>,
     silent: Silent,
-    /// The server asked to stay away until then.
-    hold_until: Time,
+    /// The server asked to stay away.
+    hold: Hold,
     /// When it last said anything.
     heard_at: Time,
     /// When it was last asked.
     sent_at: Time,
+    /// When it was last asked or told how limits stand: not by what costs nothing and is answered without a word of them.
+    limits_at: Time,
     /// However long a server wants us away, after so long it is asked again.
     longest_silence: Duration,
+    sendings: u64,
+    /// The cost of all of them.
     sent: u64,
     in_flight: u64,
     /// The cost of what is in flight.
@@ -50,34 +58,17 @@ pub(crate) struct Pace {
     random: u64,
 }
 
-/// One request on its way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticket {
-    cost: u64,
-    of: u64,
-    sent_at: Time,
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It was not refused by a limit.
-    Passed,
-    /// Not yet, but it may still be.
-    Begun,
-    /// A limit refused it.
-    Refused,
-}
-
 impl Pace {
     pub(crate) fn new(longest_silence: Duration, seed: u64) -> Pace {
         Pace {
             limits: Vec::new(),
             silent: Silent::default(),
-            hold_until: Time::EPOCH,
+            hold: Hold::default(),
             heard_at: Time::EPOCH,
             sent_at: Time::EPOCH,
+            limits_at: Time::EPOCH,
             longest_silence,
+            sendings: 0,
             sent: 0,
             in_flight: 0,
             unanswered: 0,
@@ -90,15 +81,22 @@ impl Pace {
 
     /// How long to wait before sending `cost`, if `ahead` is sent before it. Zero: not at all.
     pub(crate) fn wait(&self, now: Time, ahead: u64, cost: u64) -> Duration {
-        let all = ahead.saturating_add(cost) as f64;
-        let mut wait = self.silent.wait(all, now);
-        for limit in &self.limits {
-            wait = wait.max(limit.wait(all, now, self.in_flight > 0));
-        }
-        wait = wait.max((self.hold_until - now).as_secs_f64());
-        let wait = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
+        let (limited, asked_at) = match cost {
+            0 => (Duration::ZERO, self.used_at()),
+            _ => (self.wait_for_limits(now, ahead.saturating_add(cost)), self.limits_at),
+        };
+        let wait = limited.max(self.hold.left(now));
         // A server may be wrong, or lie. One question now and then finds out.
-        wait.min(self.longest_silence.saturating_sub(now - self.used_at()))
+        wait.min(self.longest_silence.saturating_sub(now - asked_at))
+    }
+
+    fn wait_for_limits(&self, now: Time, cost: u64) -> Duration {
+        let cost = cost as f64;
+        let mut wait = self.silent.wait(cost, now);
+        for limit in &self.limits {
+            wait = wait.max(limit.wait(cost, now, self.in_flight > 0));
+        }
+        as_wait(wait)
     }
 
     /// Whether too much is unanswered to send more. At first nobody knows how many others share a limit, so what is in
@@ -116,16 +114,31 @@ impl Pace {
         if self.in_flight == 0 && self.answers == 0 {
             self.began_at = now;
         }
+        let is_answer_due = self.in_flight > 0;
+        self.sendings += 1;
         self.sent = self.sent.saturating_add(cost);
         self.sent_at = now;
         self.in_flight += 1;
         self.unanswered = self.unanswered.saturating_add(cost);
+        let ticket = Ticket { number: self.sendings, cost, of: self.sent, sent_at: now };
+        if cost == 0 {
+            return ticket;
+        }
+        self.limits_at = now;
         let jitter = self.draw();
         for limit in &mut self.limits {
+            if !as_wait(limit.wait(cost as f64, now, is_answer_due)).is_zero() {
+                limit.defied_by = Some(ticket.number);
+            }
             limit.note_sent(cost as f64, now, jitter);
         }
         self.silent.note_sent(cost as f64, now);
-        Ticket { cost, of: self.sent, sent_at: now }
+        ticket
+    }
+
+    /// Whether the server has asked to be left alone since.
+    pub(crate) fn calls_off(&self, now: Time, ticket: Ticket) -> bool {
+        self.hold.calls_off(ticket.number, now)
     }
 
     /// Its answer came in.
@@ -135,15 +148,20 @@ impl Pace {
         self.answers += if said.limits.is_empty() { FIRST_ANSWERS } else { 1 };
         self.heard_at = now;
         let is_refused = outcome == Outcome::Refused;
+        if ticket.cost > 0 || is_refused || !said.limits.is_empty() {
+            self.limits_at = now;
+        }
+        let is_limited = is_refused && !is_hopeless(ticket.cost, said);
         let charged = if is_refused { 0.0 } else { ticket.cost as f64 };
         let round = now - ticket.sent_at;
         self.round.note(round, now);
         let reading = Reading {
             at: ticket.sent_at + round.min(self.round.shortest()),
+            number: ticket.number,
             of: ticket.of,
             unanswered: self.unanswered,
             charged,
-            is_refused,
+            is_refused: is_limited,
             refused_for: said
                 .retry_after
                 .filter(|_| is_refused)
@@ -165,20 +183,24 @@ impl Pace {
             }
         }
         match outcome {
-            Outcome::Refused => self.note_refusal(now, ticket.cost, said),
-            Outcome::Passed => self.passed(),
+            Outcome::Refused if is_limited => self.note_refusal(now, ticket.cost, said),
+            Outcome::Refused => {}
+            Outcome::Passed => self.passed(ticket),
+            Outcome::Failed => self.silent.passed(),
             Outcome::Begun => {}
         }
     }
 
-    /// What had begun was not refused.
-    pub(crate) fn passed(&mut self) {
+    /// It was not refused. So whatever it was sent in spite of is over, unless its answer spoke of that again.
+    pub(crate) fn passed(&mut self, ticket: Ticket) {
         self.silent.passed();
+        self.hold.passed(ticket.number);
+        self.limits.retain(|limit| limit.defied_by != Some(ticket.number));
     }
 
     /// A call that had been answered was refused after all. When its limits were as it says nobody knows, so none explains it.
     pub(crate) fn refused_late(&mut self, now: Time, said: &Said) {
-        self.heard_at = now;
+        (self.heard_at, self.limits_at) = (now, now);
         let said = Said { retry_after: said.retry_after, ..Said::default() };
         self.note_refusal(now, 1, &said);
     }
@@ -200,7 +222,7 @@ impl Pace {
         let after = said.retry_after.filter(|after| !after.is_zero());
         if let Some(after) = after {
             let spread = after.mul_f64(0.1).min(Duration::from_secs(1)).mul_f64(self.draw());
-            self.hold_until = self.hold_until.max(now + after + spread);
+            self.hold.extend(now + after + spread, self.sendings);
         }
         // A limit that explains the refusal is handled by its own pace, if there is anything to wait for.
         let lacks = |seen: &&Seen| seen.remaining.is_some_and(|remaining| remaining < cost);
@@ -210,7 +232,8 @@ impl Pace {
         if !is_explained {
             let backoff = self.silent.refused(now);
             if after.is_none() {
-                self.hold_until = self.hold_until.max(now + backoff.mul_f64(0.5 + self.draw()));
+                let until = now + backoff.mul_f64(0.5 + self.draw());
+                self.hold.extend(until, self.sendings);
             }
         }
         let jitter = self.draw();
@@ -250,6 +273,21 @@ impl Pace {
         let bits = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
         bits as f64 / (1u64 << 53) as f64
     }
+}
+
+/// Whether this request can never pass, say because it costs more than the limit: the server wants no retry, says no time
+/// and has enough left of everything. That is no sign of being too fast.
+fn is_hopeless(cost: u64, said: &Said) -> bool {
+    let has_enough = |seen: &Seen| seen.remaining.is_some_and(|remaining| remaining >= cost);
+    said.should_retry == Some(false)
+        && said.retry_after.is_none()
+        && !said.limits.is_empty()
+        && said.limits.iter().all(has_enough)
+}
+
+/// As long as can be waited, and less than a nanosecond not at all.
+fn as_wait(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]

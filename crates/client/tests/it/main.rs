@@ -5,8 +5,10 @@
 mod dialects;
 mod fifty;
 mod grpc;
+mod odd;
 mod pacer;
 mod pacers;
+mod readiness;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod scarce;

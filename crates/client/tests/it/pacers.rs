@@ -30,6 +30,29 @@ async fn each_server_and_key_has_a_pace_of_its_own() {
     ));
 }
 
+#[tokio::test]
+async fn a_server_is_the_same_however_it_is_written() {
+    let pacers = Pacers::new(Settings::new());
+    let pacer = pacers.pacer(&Uri::from_static("https://api.example.com/"), &HeaderMap::new());
+    let permit = pacer.acquire(Ask::default()).await.unwrap();
+    permit.heard(StatusCode::OK, &headers(&[("x-ratelimit-remaining", "5")]));
+    let nobody = HeaderMap::new();
+    for same in
+        ["https://API.Example.com/", "https://api.example.com:443/", "HTTPS://api.example.com"]
+    {
+        assert!(know(&pacers, same, &nobody), "{same}");
+    }
+    for other in ["https://api.example.com:80/", "https://me:secret@api.example.com/"] {
+        assert!(!know(&pacers, other, &nobody), "{other}");
+    }
+    // A request that names its server in a header only.
+    let named = |host: &str| pacers.pacer(&Uri::from_static("/"), &headers(&[("host", host)]));
+    let permit = named("api.example.com").acquire(Ask::default()).await.unwrap();
+    permit.heard(StatusCode::OK, &headers(&[("x-ratelimit-remaining", "5")]));
+    assert!(!named("API.example.com").status().limits.is_empty());
+    assert!(named("other.example.com").status().limits.is_empty());
+}
+
 /// Two kinds of work whose limits have one name.
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_is_exhausted_does_not_hold_up_the_others() {

@@ -10,7 +10,8 @@ use tokio::net::TcpListener;
 use tollgate_client::{Ask, PaceMiddleware, Pacers, Settings, TooLong};
 
 /// Answers each request of each connection with the next of these heads, the last one from then on.
-async fn server(heads: &'static [&'static str]) -> (String, Arc<AtomicUsize>) {
+async fn server(heads: &[&str]) -> (String, Arc<AtomicUsize>) {
+    let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let served = Arc::new(AtomicUsize::new(0));
@@ -22,7 +23,7 @@ async fn server(heads: &'static [&'static str]) -> (String, Arc<AtomicUsize>) {
             while !seen.ends_with(b"\r\n\r\n") {
                 seen.push(stream.read_u8().await.unwrap());
             }
-            let head = heads[count.fetch_add(1, SeqCst).min(heads.len() - 1)];
+            let head = &heads[count.fetch_add(1, SeqCst).min(heads.len() - 1)];
             let answer = format!("{head}connection: close\r\ncontent-length: 0\r\n\r\n");
             stream.write_all(answer.as_bytes()).await.unwrap();
             stream.shutdown().await.unwrap();
@@ -133,4 +134,32 @@ async fn a_connection_that_cannot_be_made_is_charged_to_nobody() {
     }
     let status = pacers.pacer(&url.parse().unwrap(), &http::HeaderMap::new()).status();
     assert_eq!((status.in_flight, status.limits[0].remaining), (0, 59));
+}
+
+#[tokio::test]
+async fn what_another_origin_answers_is_not_taken_for_what_the_server_said() {
+    for status in ["429 Too Many Requests", "502 Bad Gateway"] {
+        let refusal =
+            format!("HTTP/1.1 {status}\r\nretry-after: 1\r\nratelimit: \"a\";r=0;t=60\r\n");
+        let (elsewhere, answered) = server(&[&refusal]).await;
+        let found = format!("HTTP/1.1 302 Found\r\nlocation: {elsewhere}\r\n");
+        let (url, served) = server(&[&found]).await;
+        let pacers = Pacers::new(Settings::new());
+        let response = client(&pacers).get(&url).send().await.unwrap();
+        assert_eq!(response.url().as_str(), elsewhere);
+        assert_eq!((served.load(SeqCst), answered.load(SeqCst)), (1, 1), "{status}");
+        let known = pacers.pacer(&url.parse().unwrap(), &http::HeaderMap::new()).status();
+        assert_eq!((known.limits.len(), known.next_in, known.in_flight), (0, Duration::ZERO, 0));
+    }
+}
+
+/// From one path to another it is the same server that answers.
+#[tokio::test]
+async fn what_the_same_origin_answers_elsewhere_is_heard() {
+    const LEFT: &str = "HTTP/1.1 200 OK\r\nratelimit: \"a\";r=7;t=60\r\n";
+    let (url, served) = server(&["HTTP/1.1 302 Found\r\nlocation: /there\r\n", LEFT]).await;
+    let pacers = Pacers::new(Settings::new());
+    client(&pacers).get(&url).send().await.unwrap();
+    let known = pacers.pacer(&url.parse().unwrap(), &http::HeaderMap::new()).status();
+    assert_eq!((served.load(SeqCst), known.limits[0].remaining), (2, 7));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
-use tollgate_client::{Ask, Pacer, Settings};
+use tollgate_client::{Ask, Pacer, Priority, Settings};
 
 use crate::headers;
 
@@ -124,4 +124,54 @@ async fn at_a_reset_no_more_is_sent_than_comes_back() {
     let Windowed { passed, refused, .. } = *server.lock();
     assert!(passed >= 220, "passed {passed} of 240, refused {refused}");
     assert!(refused <= 2, "passed {passed}, refused {refused}");
+}
+
+const FREE: Ask = Ask { cost: 0, priority: Priority::Low, operation: None };
+
+#[tokio::test(start_paused = true)]
+async fn what_costs_nothing_waits_for_no_limit_and_behind_nobody() {
+    const EMPTY: Rows =
+        &[("x-ratelimit-limit", "60"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "20")];
+    let pacer = Pacer::new(patient());
+    pacer.try_acquire(Ask::default()).unwrap().heard(StatusCode::OK, &headers(EMPTY));
+    assert!(pacer.try_acquire(Ask::default()).is_none());
+    assert!(pacer.try_acquire(FREE).is_some());
+    let waits = tokio::spawn({
+        let pacer = pacer.clone();
+        async move { pacer.acquire(Ask::default()).await.is_ok() }
+    });
+    while pacer.status().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(pacer.try_acquire(FREE).is_some());
+    assert!(waits.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_costs_nothing_waits_where_a_server_wants_to_be_left_alone() {
+    let hour = headers(&[("retry-after", "3600")]);
+    let pacer = Pacer::new(patient());
+    pacer.try_acquire(FREE).unwrap().heard(StatusCode::TOO_MANY_REQUESTS, &hour);
+    assert!(pacer.try_acquire(FREE).is_none());
+    assert!(pacer.try_acquire(Ask::default()).is_none());
+    sleep(Duration::from_secs(300)).await;
+    // After so long it is asked all the same: once, until it answers.
+    let permit = pacer.try_acquire(FREE).unwrap();
+    assert!(pacer.try_acquire(FREE).is_none());
+    permit.heard(StatusCode::OK, &HeaderMap::new());
+    assert!(pacer.try_acquire(FREE).is_some());
+}
+
+/// Of a limit that was wrong it shows nothing, so others still find that out.
+#[tokio::test(start_paused = true)]
+async fn what_costs_nothing_does_not_ask_for_the_others() {
+    let year = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "33000000")];
+    let pacer = Pacer::new(patient());
+    pacer.try_acquire(Ask::default()).unwrap().heard(StatusCode::OK, &headers(&year));
+    for _ in 0..3 {
+        assert!(pacer.try_acquire(Ask::default()).is_none());
+        sleep(Duration::from_secs(100)).await;
+        pacer.try_acquire(FREE).unwrap().heard(StatusCode::OK, &HeaderMap::new());
+    }
+    assert!(pacer.try_acquire(Ask::default()).is_some());
 }

@@ -160,6 +160,23 @@ async fn a_retry_that_would_wait_too_long_costs_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_that_is_given_up_while_it_waits_costs_none() {
+    let server = Scripted::new(&[TROUBLE; 6]);
+    let settings = Settings::new().retry_ratio(0.0);
+    let mut paced = PaceLayer::new(Pacers::new(settings)).retrying().layer(server.clone());
+    for n in 1..=5 {
+        let waits = tokio::spawn(paced.call(request(&Method::GET)));
+        while server.calls() < n {
+            tokio::task::yield_now().await;
+        }
+        waits.abort();
+        assert!(waits.await.unwrap_err().is_cancelled());
+    }
+    let response = paced.call(request(&Method::GET)).await.unwrap();
+    assert_eq!((response.status().as_u16(), server.calls()), (200, 5 + 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_in_trouble_gets_time() {
     let mut pauses = Vec::new();
     for _ in 0..20 {

@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, Uri};
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use tollgate_client::{PaceLayer, Pacers, Settings};
+use tollgate_client::{Ask, PaceLayer, Pacers, Settings};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -102,4 +102,20 @@ async fn calls_that_are_refused_after_their_head_are_backed_off_from_ever_longer
     }
     let next_in = pacers.pacer(&Uri::from_static(URI), &HeaderMap::new()).status().next_in;
     assert!(next_in >= Duration::from_secs(10), "{next_in:?}");
+}
+
+/// That it passed its body hears.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_passes_shows_that_the_server_wants_to_be_asked_again() {
+    let pacers = Pacers::new(Settings::new());
+    let pacer = pacers.pacer(&Uri::from_static(URI), &HeaderMap::new());
+    let permit = pacer.acquire(Ask::default()).await.unwrap();
+    permit.heard(StatusCode::TOO_MANY_REQUESTS, &headers(&[("retry-after", "34000000")]));
+    tokio::time::advance(Duration::from_secs(300)).await;
+    let ends = Some(headers(&[("grpc-status", "0")]));
+    let server = Subscriptions { ends, ..Subscriptions::default() };
+    let mut response = PaceLayer::new(pacers).layer(server).call(request()).await.unwrap();
+    assert!(pacer.status().next_in >= Duration::from_secs(299), "{:?}", pacer.status());
+    assert!(response.body_mut().frame().await.is_some());
+    assert!(pacer.status().next_in < Duration::from_secs(1), "{:?}", pacer.status());
 }

@@ -61,6 +61,7 @@ impl LimitPace {
     /// Takes in what an answer says.
     pub(crate) fn read(&mut self, seen: &Seen, reading: &Reading) {
         self.missed = 0;
+        self.defied_by = self.defied_by.filter(|number| *number > reading.number);
         if reading.of < self.read_of {
             // Overtaken: what it was charged is in what was read already.
             self.own_late += reading.charged;
@@ -71,22 +72,36 @@ impl LimitPace {
             if missing > 0.0 {
                 let bound = missing / after.as_secs_f64().max(1e-4);
                 self.rate_below = self.rate_below.min(bound);
+                // What was learnt before may have been learnt from an odd figure.
+                self.rate = self.rate.min(self.rate_below);
             }
         }
-        let before = (self.remaining, self.reset_at);
+        let (figures, reset_before) = ((self.limit, self.window), self.reset_at);
         let elapsed = (reading.at - self.read_at).as_secs_f64();
         self.note_figures(seen, reading.at);
-        let Some(remaining) = seen.remaining.map(|r| r as f64) else { return };
-        self.learn_refill(before, remaining, reading);
-        self.learn_share(before.0, remaining, elapsed, reading);
+        let Some(told) = seen.remaining.map(|r| r as f64) else { return };
+        // What is left under other figures, or is more than there can be, compares with nothing.
+        let is_comparable = figures == (self.limit, self.window)
+            && self.remaining.is_finite()
+            && self.remaining.max(told) <= self.limit;
+        let before = is_comparable.then_some(self.remaining);
+        let remaining = told.min(self.limit);
+        self.learn_refill((before, reset_before), remaining, reading);
+        self.learn_share(before, remaining, elapsed, reading);
         self.rebase(seen, reading);
     }
 
-    fn learn_refill(&mut self, before: (f64, Option<Time>), remaining: f64, reading: &Reading) {
+    fn learn_refill(
+        &mut self,
+        before: (Option<f64>, Option<Time>),
+        remaining: f64,
+        reading: &Reading,
+    ) {
         let early = before.1.is_some_and(|reset| reading.at + Duration::from_secs(1) < reset);
+        let came_back = before.0.is_some_and(|before| remaining > before);
         match (self.refill, reading.refused_for) {
             // It came back before it was to: bit by bit, then.
-            (Refill::AtReset, _) if self.rate > 0.0 && early && remaining > before.0 => {
+            (Refill::AtReset, _) if self.rate > 0.0 && early && came_back => {
                 self.refill = Refill::Steady;
             }
             // What is missing takes longer to come back than the rate could take.
@@ -109,15 +124,22 @@ impl LimitPace {
         }
     }
 
-    fn learn_share(&mut self, before: f64, remaining: f64, elapsed: f64, reading: &Reading) {
+    fn learn_share(
+        &mut self,
+        before: Option<f64>,
+        remaining: f64,
+        elapsed: f64,
+        reading: &Reading,
+    ) {
         let own = reading.charged + std::mem::take(&mut self.own_late);
         let was_full = remaining + reading.charged >= self.limit;
-        let total = match self.refill {
+        let total = match (self.refill, before) {
             // A full bucket does not tell how long it has been full.
             _ if was_full => own,
-            Refill::Steady => self.rate * elapsed - (remaining - before),
-            Refill::AtReset if remaining > before => own,
-            Refill::AtReset => before - remaining,
+            (_, None) => own,
+            (Refill::Steady, Some(before)) => self.rate * elapsed - (remaining - before),
+            (Refill::AtReset, Some(before)) if remaining > before => own,
+            (Refill::AtReset, Some(before)) => before - remaining,
         };
         self.interval += (elapsed - self.interval) / 8.0;
         let memory = (8.0 * self.interval).max(0.1);
@@ -127,7 +149,10 @@ impl LimitPace {
         if reading.is_refused {
             self.own *= AFTER_REFUSAL;
         }
-        self.learn_rate(remaining - before + own, elapsed);
+        match before {
+            Some(before) => self.learn_rate(remaining - before + own, elapsed),
+            None => (self.gained, self.watched) = (0.0, 0.0),
+        }
     }
 
     /// What came back is at most what was refilled: others only take. So a rate is higher than it was told where more came back.

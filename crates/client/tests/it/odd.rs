@@ -1,0 +1,130 @@
+//! Servers that say what is not so, or is so no longer, and how soon the client is over it.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::{Instant, advance};
+use tollgate_client::{Ask, Pacer, Settings};
+
+use crate::headers;
+
+type Rows<'r> = &'r [(&'r str, &'r str)];
+
+const OK: StatusCode = StatusCode::OK;
+const REFUSED: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+
+/// However long a server wants to be left alone, it is asked again after that.
+const SILENCE: Duration = Duration::from_secs(300);
+const A_YEAR: Rows<'_> = &[("retry-after", "34000000")];
+
+async fn answered(pacer: &Pacer, status: StatusCode, rows: Rows<'_>) {
+    pacer.acquire(Ask::default()).await.unwrap().heard(status, &headers(rows));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_passes_shows_that_the_server_wants_to_be_asked_again() {
+    let pacer = Pacer::new(Settings::new());
+    answered(&pacer, REFUSED, A_YEAR).await;
+    assert!(pacer.acquire(Ask::default()).await.is_err());
+    advance(SILENCE).await;
+    answered(&pacer, OK, &[]).await;
+    // It was refused, so it is asked more often only by and by.
+    let began = Instant::now();
+    for _ in 0..10 {
+        answered(&pacer, OK, &[]).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+/// Answers that are under way when it refuses are older than its refusal.
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_before_a_refusal_shows_nothing_of_it() {
+    let pacer = Pacer::new(Settings::new());
+    let (first, second) = (pacer.try_acquire(Ask::default()), pacer.try_acquire(Ask::default()));
+    first.unwrap().heard(REFUSED, &headers(A_YEAR));
+    second.unwrap().heard(OK, &headers(&[]));
+    assert!(pacer.acquire(Ask::default()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_in_trouble_does_not_show_that_it_wants_to_be_asked_again() {
+    let pacer = Pacer::new(Settings::new());
+    answered(&pacer, REFUSED, A_YEAR).await;
+    advance(SILENCE).await;
+    answered(&pacer, StatusCode::BAD_GATEWAY, &[]).await;
+    assert!(pacer.acquire(Ask::default()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_passes_shows_that_a_limit_is_none_unless_it_says_so_again() {
+    const NOTHING_LEFT: Rows<'_> = &[
+        ("x-ratelimit-limit", "100"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "33000000"),
+    ];
+    let pacer = Pacer::new(Settings::new());
+    answered(&pacer, OK, NOTHING_LEFT).await;
+    advance(SILENCE).await;
+    answered(&pacer, OK, NOTHING_LEFT).await;
+    assert!(pacer.acquire(Ask::default()).await.is_err());
+    advance(SILENCE).await;
+    answered(&pacer, OK, &[]).await;
+    let at_once: Vec<_> = (0..10).map_while(|_| pacer.try_acquire(Ask::default())).collect();
+    assert_eq!((at_once.len(), pacer.status().limits.len()), (10, 0));
+}
+
+/// As Envoy writes them: the limit in a minute, and what is left of it.
+async fn told(pacer: &Pacer, limit: u64, remaining: Option<u64>) {
+    let (limit, left) = (format!("{limit}, {limit};w=60"), remaining.map(|left| left.to_string()));
+    let mut rows = vec![("x-ratelimit-limit", &*limit), ("x-ratelimit-reset", "30")];
+    rows.extend(left.as_deref().map(|left| ("x-ratelimit-remaining", left)));
+    answered(pacer, OK, &rows).await;
+}
+
+/// Nobody else is there, though what is left seems to have gone down by much.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_is_compared_only_with_what_can_have_been_left() {
+    const MORE_THAN_THERE_IS: u64 = 1_000_000_000_000_000;
+    let rows = [
+        ("nothing was said of it", (100, None), (100, Some(50))),
+        ("more than the limit", (100, Some(MORE_THAN_THERE_IS)), (100, Some(50))),
+        ("a limit that was lowered", (100_000, Some(99_990)), (100, Some(97))),
+    ];
+    for (what, first, second) in rows {
+        let pacer = Pacer::new(Settings::new());
+        told(&pacer, first.0, first.1).await;
+        advance(Duration::from_millis(10)).await;
+        told(&pacer, second.0, second.1).await;
+        let status = pacer.status();
+        assert!(status.limits[0].sharers < 2.0, "{what}: {status:?}");
+        assert!(status.next_in < Duration::from_secs(1), "{what}: {status:?}");
+        // And it goes on so.
+        told(&pacer, second.0, second.1.map(|left| left - 1)).await;
+        assert!(pacer.status().limits[0].sharers < 2.0, "{what}: {:?}", pacer.status());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_left_than_there_can_be() {
+    let pacer = Pacer::new(Settings::new());
+    told(&pacer, 100, Some(1_000)).await;
+    assert_eq!(pacer.status().limits[0].remaining, 100);
+}
+
+/// A thousand are left, and it would have cost more than a thousand.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_what_can_never_pass_slows_nothing_down() {
+    const LEFT: [(&str, &str); 2] =
+        [("ratelimit-policy", r#""a";q=1000;w=10"#), ("ratelimit", r#""a";r=1000;t=0"#)];
+    const NEVER: (&str, &str) = ("x-should-retry", "false");
+    let pacer = Pacer::new(Settings::new());
+    for _ in 0..20 {
+        answered(&pacer, REFUSED, &[LEFT[0], LEFT[1], NEVER]).await;
+        let status = pacer.status();
+        assert_eq!(status.next_in, Duration::ZERO);
+        assert!(status.limits[0].sharers < 1.1, "{status:?}");
+    }
+    // A server that does not say why is a server that refuses.
+    answered(&pacer, REFUSED, &[NEVER]).await;
+    assert!(pacer.try_acquire(Ask::default()).is_none());
+}
