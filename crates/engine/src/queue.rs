@@ -60,6 +60,16 @@ pub struct Waiting {
     pub cost: u64,
 }
 
+/// How long a request waits at most, and among how many. It is the request's own: of two in one queue each may have come under
+/// other rules.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// It waits no longer than until then.
+    pub until: Instant,
+    /// It does not join a lane in which so many wait already.
+    pub max_depth: usize,
+}
+
 /// Why a request does not wait, or waits no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueRefusal {
@@ -108,7 +118,8 @@ struct Waiter {
 }
 
 impl Queue {
-    /// A queue in which nobody waits longer than `max_wait`, nor more than `max_depth` in a lane.
+    /// A queue in which nobody waits longer than `max_wait`, nor more than `max_depth` in a lane. Who waits for a
+    /// [turn](Queue::turn) says itself how patient it is.
     pub fn new(max_wait: Duration, max_depth: usize) -> Queue {
         Queue { max_wait, max_depth, lanes: Mutex::default() }
     }
@@ -145,14 +156,14 @@ impl Queue {
         behind: impl Fn(u64) -> Option<Duration>,
         mut attempt: impl FnMut(Time) -> Result<T, Option<Duration>>,
     ) -> Result<T, QueueRefusal> {
-        let deadline = deadline(self.max_wait);
+        let patience = Patience { until: deadline(self.max_wait), max_depth: self.max_depth };
         if self.is_empty() {
             match attempt(clock.now()) {
                 Ok(passed) => return Ok(passed),
-                Err(wait) => self.check_wait(wait, deadline)?,
+                Err(wait) => self.check_wait(wait, patience.until)?,
             }
         }
-        let turn = self.turn(deadline, request, behind).await?;
+        let turn = self.turn(patience, request, behind).await?;
         loop {
             let now = clock.now();
             let as_of = turn.as_of(now);
@@ -166,16 +177,18 @@ impl Queue {
         }
     }
 
-    /// Waits for the turn, until `deadline` at most, for a request whose attempts are its own affair: they may have to wait
+    /// Waits for the turn, with a patience of its own, for a request whose attempts are its own affair: they may have to wait
     /// for somebody who keeps a counter. Whoever comes while [nobody waits](Queue::is_empty) may try before.
     pub async fn turn(
         &self,
-        deadline: Instant,
+        patience: Patience,
         request: Waiting,
         behind: impl Fn(u64) -> Option<Duration>,
     ) -> Result<Turn<'_>, QueueRefusal> {
-        let (place, turn) = self.join(request, behind)?;
-        let too_long = |_| QueueRefusal::TooLong(self.max_wait);
+        let (place, turn) = self.join(patience, request, behind)?;
+        let deadline = patience.until;
+        let longest = deadline.saturating_duration_since(Instant::now());
+        let too_long = |_| QueueRefusal::TooLong(longest);
         timeout_at(deadline, turn.notified()).await.map_err(too_long)?;
         Ok(Turn { place, deadline })
     }
@@ -193,17 +206,18 @@ impl Queue {
 
     fn join(
         &self,
+        patience: Patience,
         request: Waiting,
         behind: impl Fn(u64) -> Option<Duration>,
     ) -> Result<(Place<'_>, Arc<Notify>), QueueRefusal> {
         let mut lanes = self.lanes.lock();
         let depth = lanes.by_id.get(&request.lane).map_or(0, VecDeque::len);
-        if depth >= self.max_depth {
+        if depth >= patience.max_depth {
             return Err(QueueRefusal::Full);
         }
         let ahead = lanes.cost_ahead(request.lane, depth);
-        if let Some(wait) = behind(ahead).filter(|wait| *wait > self.max_wait) {
-            return Err(QueueRefusal::TooLong(wait));
+        if let Some(wait) = behind(ahead) {
+            self.check_wait(Some(wait), patience.until)?;
         }
         let (ticket, turn) = (lanes.next_ticket, Arc::new(Notify::new()));
         lanes.next_ticket += 1;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tollgate_engine::{Clock, Queue, QueueRefusal, Refusal, Time, Verdict, Waiting};
+use tollgate_engine::{Clock, Patience, Queue, QueueRefusal, Refusal, Time, Verdict, Waiting};
 use tollgate_policy::compile::Work;
 use tollgate_policy::shapes::Strategy;
 
@@ -28,6 +28,7 @@ pub(crate) struct WaitingRoom {
 
 #[derive(Debug)]
 struct Line {
+    /// Without bounds of its own: it may outlive the policy of whoever came first, so everybody brings their policy's.
     queue: Arc<Queue>,
     /// Who holds the queue; with the last it is forgotten.
     holders: usize,
@@ -41,11 +42,12 @@ struct Held<'l> {
 }
 
 impl WaitingRoom {
-    fn hold(&self, counter: u128, make: impl FnOnce() -> Queue) -> Held<'_> {
+    fn hold(&self, counter: u128) -> Held<'_> {
         let mut by_counter = self.by_counter.lock();
-        let line = by_counter
-            .entry(counter)
-            .or_insert_with(|| Line { queue: Arc::new(make()), holders: 0 });
+        let line = by_counter.entry(counter).or_insert_with(|| Line {
+            queue: Arc::new(Queue::new(Duration::MAX, usize::MAX)),
+            holders: 0,
+        });
         line.holders += 1;
         Held { room: self, counter, queue: Arc::clone(&line.queue) }
     }
@@ -149,8 +151,8 @@ impl<C: Clock> Gate<C> {
     ) -> Result<(), Moved> {
         let bounds = passage.limit(place).queue();
         let max_wait = Duration::from_millis(u64::from(bounds.max_wait_ms));
-        let make = || Queue::new(max_wait, bounds.max_depth as usize);
-        let held = self.waiting.hold(passage.chain.counter(place), make);
+        let patience = Patience { until: arrived + max_wait, max_depth: bounds.max_depth as usize };
+        let held = self.waiting.hold(passage.chain.counter(place));
         let charge = passage.chain.charge(place);
         let request = Waiting { lane: caller.tenant, cost: passage.chain.cost(place) };
         // Of a counter that is kept elsewhere nobody here can tell.
@@ -158,7 +160,7 @@ impl<C: Clock> Gate<C> {
         let behind = |ahead| is_here.then(|| self.limiter().wait_behind(charge, ahead)).flatten();
         let mut wait = None;
         let in_line = async {
-            let (queue, deadline) = (&held.queue, arrived + max_wait);
+            let queue = &held.queue;
             let clock = self.limiter().clock();
             if queue.is_empty() {
                 wait = match self.attempt(passage, place, clock.now()).await {
@@ -166,9 +168,9 @@ impl<C: Clock> Gate<C> {
                     Err(Kept::Out(moved)) => return Err(moved),
                     Err(Kept::For(wait)) => wait,
                 };
-                queue.check_wait(wait, deadline).map_err(Left::Line)?;
+                queue.check_wait(wait, patience.until).map_err(Left::Line)?;
             }
-            let turn = queue.turn(deadline, request, behind).await.map_err(Left::Line)?;
+            let turn = queue.turn(patience, request, behind).await.map_err(Left::Line)?;
             loop {
                 let now = clock.now();
                 // Whoever keeps counters elsewhere has a clock of its own.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use tollgate_engine::Clock;
 use tollgate_gate::{self as gate, Holder, Lines, Passage};
-use tollgate_policy::compile::{ANONYMOUS, Policy, RouteInForce, Work};
+use tollgate_policy::compile::{ANONYMOUS, Policy, RouteInForce, Stated, Work};
 use tollgate_policy::routes::normalise;
 use tollgate_wire::{LimitHeaders, Problem, Refused, Report};
 
@@ -27,7 +27,7 @@ use crate::verdict::{Outcome, Verdict};
 pub(crate) struct Asked<'a> {
     caller: gate::Caller<'a>,
     route: Option<&'a RouteInForce>,
-    operation: Option<usize>,
+    operation: Option<Stated>,
     cost: Option<u64>,
     is_tenant_known: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Held {
     user: Option<Box<str>>,
     address: IpAddr,
     route: Option<usize>,
-    operation: Option<usize>,
+    operation: Option<Stated>,
     cost: Option<u64>,
     is_tenant_known: bool,
     answer: Answer,
@@ -117,7 +117,7 @@ impl<'a> Arrived<'a> {
         Arrived::Asks(Asked {
             caller: known.with_plan(plan.and_then(|name| policy.plan(name))),
             route,
-            operation: caller.operation.as_deref().and_then(|name| policy.operation(name)),
+            operation: caller.operation.as_deref().map(|name| Stated::named(policy, name)),
             cost: caller.cost,
             is_tenant_known,
         })
@@ -172,7 +172,7 @@ impl Held {
 }
 
 /// What a program states goes before the route's.
-fn work(route: Option<&RouteInForce>, operation: Option<usize>, cost: Option<u64>) -> Work<'_> {
+fn work(route: Option<&RouteInForce>, operation: Option<Stated>, cost: Option<u64>) -> Work<'_> {
     route.map(Work::on).unwrap_or_default().stating(operation, cost)
 }
 

@@ -19,11 +19,15 @@ use crate::passed::Passed;
 
 type Waiting = Pin<Box<dyn Future<Output = Decided> + Send>>;
 
-/// A request that waits, and the service that is ready for it.
-struct Held<S, B> {
-    ready: S,
-    request: Request<B>,
-    wants_verdict: bool,
+/// A request that waits, and the service it is for.
+pub(crate) struct Held<S, B> {
+    /// Ready for it, until it is known to have to wait.
+    pub(crate) service: S,
+    pub(crate) request: Request<B>,
+    pub(crate) wants_verdict: bool,
+    /// Whether it may have to stand in line: then it must not keep what makes the service ready, say one of few
+    /// slots, from requests that need not.
+    pub(crate) may_stand_in_line: bool,
 }
 
 pin_project! {
@@ -45,6 +49,7 @@ pin_project! {
         S: Service<Request<B>>,
     {
         Waiting { waiting: Waiting, held: Option<Box<Held<S, B>>> },
+        Admitted { held: Option<Box<Held<S, B>>>, passed: Option<Passed> },
         Serving { #[pin] answer: S::Future, passed: Option<Passed> },
         Refused { response: Option<Response<Bytes>> },
     }
@@ -59,13 +64,8 @@ where
         LimitedFuture { step, bodies: PhantomData }
     }
 
-    pub(crate) fn waiting(
-        waiting: Waiting,
-        (ready, request): (S, Request<B>),
-        wants_verdict: bool,
-    ) -> LimitedFuture<S, B, K> {
-        let held = Some(Box::new(Held { ready, request, wants_verdict }));
-        LimitedFuture::at(Step::Waiting { waiting, held })
+    pub(crate) fn waiting(waiting: Waiting, held: Held<S, B>) -> LimitedFuture<S, B, K> {
+        LimitedFuture::at(Step::Waiting { waiting, held: Some(Box::new(held)) })
     }
 
     /// Of a request that is with the service.
@@ -81,7 +81,7 @@ where
 
 impl<S, B, A, K> Future for LimitedFuture<S, B, K>
 where
-    S: Service<Request<B>, Response = Response<A>>,
+    S: Service<Request<B>, Response = Response<A>> + Clone,
     K: Bodies<A>,
 {
     type Output = Result<Response<K::Body>, S::Error>;
@@ -91,16 +91,28 @@ where
         loop {
             let next = match step.as_mut().project() {
                 StepPinned::Waiting { waiting, held } => {
-                    let decided = ready!(waiting.as_mut().poll(cx));
-                    let mut held = *held.take().expect("decided once");
+                    let Poll::Ready(decided) = waiting.as_mut().poll(cx) else {
+                        if let Some(held) = held {
+                            held.let_others_go_ahead();
+                        }
+                        return Poll::Pending;
+                    };
                     match decided {
                         Decided::Passes(passed) => {
-                            passed.tell_request(&mut held.request, held.wants_verdict);
-                            let answer = held.ready.call(held.request);
-                            Step::Serving { answer, passed: Some(passed) }
+                            Step::Admitted { held: held.take(), passed: Some(passed) }
                         }
                         Decided::Stays(response) => Step::Refused { response: Some(response) },
                     }
+                }
+                StepPinned::Admitted { held, passed } => {
+                    if let Some(held) = held {
+                        ready!(held.service.poll_ready(cx))?;
+                    }
+                    let mut held = *held.take().expect("admitted once");
+                    let passed = passed.take().expect("admitted once");
+                    passed.tell_request(&mut held.request, held.wants_verdict);
+                    let answer = held.service.call(held.request);
+                    Step::Serving { answer, passed: Some(passed) }
                 }
                 StepPinned::Serving { answer, passed } => {
                     let mut response = ready!(answer.poll(cx))?;
@@ -118,6 +130,15 @@ where
     }
 }
 
+impl<S: Clone, B> Held<S, B> {
+    /// Gives up what it has of the service. A clone is not ready; what was is dropped.
+    fn let_others_go_ahead(&mut self) {
+        if std::mem::take(&mut self.may_stand_in_line) {
+            self.service = self.service.clone();
+        }
+    }
+}
+
 impl<S, B, K> fmt::Debug for LimitedFuture<S, B, K>
 where
     S: Service<Request<B>>,
@@ -125,6 +146,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let step = match &self.step {
             Step::Waiting { .. } => "waiting",
+            Step::Admitted { .. } => "admitted",
             Step::Serving { .. } => "serving",
             Step::Refused { .. } => "refused",
         };

@@ -12,7 +12,7 @@ use tower_service::Service;
 use crate::asked::{Arrived, Decided};
 use crate::body::{Bodies, EitherBody, SameBody};
 use crate::caller::{Identify, UnknownTenant};
-use crate::future::LimitedFuture;
+use crate::future::{Held, LimitedFuture};
 use crate::head::Head;
 use crate::limits::Limits;
 
@@ -78,6 +78,9 @@ impl<S, I, C, K> Layer<S> for LimitLayer<I, C, K> {
 }
 
 /// A service whose callers are limited.
+///
+/// It is ready when the service inside is. A request that stands in line for a limit does not keep that one ready: when it
+/// is admitted it asks again. So others who need not wait have its slot in, say, a concurrency limit meanwhile.
 #[derive(Debug)]
 pub struct Limited<S, I, C = SystemClock, K = EitherBody> {
     inner: S,
@@ -119,8 +122,9 @@ where
                 Arrived::Asks(asked) => {
                     let held = asked.hold(head);
                     drop(caller);
+                    let has_queues = present.has_queues;
                     let present = arc_swap::Guard::into_inner(present);
-                    return self.wait(held.pass(limits.clone(), present), request);
+                    return self.wait(held.pass(limits.clone(), present), request, has_queues);
                 }
             }
         };
@@ -140,13 +144,16 @@ impl<S: Clone, I, C, K> Limited<S, I, C, K> {
         &mut self,
         waiting: impl Future<Output = Decided> + Send + 'static,
         request: Request<B>,
+        may_stand_in_line: bool,
     ) -> LimitedFuture<S, B, K>
     where
         S: Service<Request<B>>,
     {
         // The clone has not been polled ready; the one that has is the one to call.
         let clone = self.inner.clone();
-        let ready = std::mem::replace(&mut self.inner, clone);
-        LimitedFuture::waiting(Box::pin(waiting), (ready, request), self.layer.tells_service)
+        let service = std::mem::replace(&mut self.inner, clone);
+        let wants_verdict = self.layer.tells_service;
+        let held = Held { service, request, wants_verdict, may_stand_in_line };
+        LimitedFuture::waiting(Box::pin(waiting), held)
     }
 }

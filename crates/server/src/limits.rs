@@ -39,6 +39,8 @@ struct Shared<C> {
 pub(crate) struct Present {
     pub(crate) in_force: Arc<InForce>,
     pub(crate) may_wait: bool,
+    /// Whether any of its limits lets requests stand in line.
+    pub(crate) has_queues: bool,
     /// Whether any of its limits lets requests pass degraded.
     pub(crate) degrades: bool,
 }
@@ -48,7 +50,8 @@ impl Present {
         let has = |strategy| policy.limits().iter().any(|limit| limit.strategy() == strategy);
         let (has_queues, degrades) = (has(Strategy::Queue), has(Strategy::Degrade));
         let in_force = gate.enforce(policy);
-        Present { may_wait: has_queues || in_force.keeps_elsewhere(), degrades, in_force }
+        let may_wait = has_queues || in_force.keeps_elsewhere();
+        Present { in_force, may_wait, has_queues, degrades }
     }
 }
 

@@ -1,6 +1,12 @@
 //! Another policy while requests are under way.
 
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::LocalSet;
+
 use crate::Place;
+use crate::strategies::{Line, shared};
 
 fn rate(rate: u64, capacity: u64, rest: &str) -> String {
     format!(
@@ -49,6 +55,32 @@ fn what_is_under_way_finishes_under_the_old_policy() {
     assert!(
         place.gate.decide(&old, &caller, tollgate_policy::compile::Work::default()).is_admitted()
     );
+}
+
+/// Under steady load a line never empties: bounds that it kept would never change.
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_to_a_line_waits_within_the_new_policys_bounds() {
+    let (passes, refused) = ("200 3 passed", "50 3 refused by default:client for 150");
+    for (before, after, expected) in [
+        ("{ max_depth: 1 }", "{ max_depth: 2 }", passes),
+        ("{ max_depth: 2 }", "{ max_depth: 1 }", refused),
+        ("{ max_wait_ms: 120 }", "{ max_wait_ms: 1000 }", passes),
+        ("{ max_wait_ms: 1000 }", "{ max_wait_ms: 120 }", refused),
+    ] {
+        let line = Line::new(&shared(before, ""));
+        let local = LocalSet::new();
+        let ask = |name: &str| local.spawn_local(Rc::clone(&line).request("a", name.to_owned()));
+        ask("1");
+        ask("2");
+        local.run_until(tokio::time::sleep(Duration::from_millis(50))).await;
+        line.enforce(&shared(after, ""));
+        ask("3");
+        local.await;
+        let log = line.log();
+        assert!(log.iter().any(|entry| entry == expected), "{before} {after}: {log:?}");
+        // Who stood there already keeps its place.
+        assert!(log.iter().any(|entry| entry == "100 2 passed"), "{before} {after}: {log:?}");
+    }
 }
 
 /// A quota's identity omits the plan.

@@ -24,29 +24,38 @@ impl Clock for PausedClock {
 }
 
 /// A gate under paused time, and who passed it when.
-struct Line {
+pub(crate) struct Line {
     gate: Gate<PausedClock>,
-    in_force: Arc<InForce>,
+    in_force: RefCell<Arc<InForce>>,
     log: RefCell<Vec<String>>,
     begin: Instant,
 }
 
 impl Line {
-    fn new(text: &str) -> Rc<Line> {
+    pub(crate) fn new(text: &str) -> Rc<Line> {
         let begin = Instant::now();
         let gate = Gate::with_clock(PausedClock(begin), 10_000);
-        let in_force = gate.enforce(policy(text));
+        let in_force = RefCell::new(gate.enforce(policy(text)));
         Rc::new(Line { gate, in_force, log: RefCell::default(), begin })
     }
 
-    async fn request(self: Rc<Line>, tenant: &'static str, name: String) {
+    fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.borrow())
+    }
+
+    /// Another policy, for those who come from now on.
+    pub(crate) fn enforce(&self, text: &str) {
+        self.in_force.replace(self.gate.enforce(policy(text)));
+    }
+
+    pub(crate) async fn request(self: Rc<Line>, tenant: &'static str, name: String) {
         self.request_as(tenant, "ci", name).await;
     }
 
     async fn request_as(self: Rc<Line>, tenant: &'static str, user: &'static str, name: String) {
-        let in_force = &*self.in_force;
-        let caller = caller(&self.gate, in_force, tenant, user);
-        let passage = self.gate.pass(in_force, &caller, Work::default()).await;
+        let in_force = self.in_force();
+        let caller = caller(&self.gate, &in_force, tenant, user);
+        let passage = self.gate.pass(&in_force, &caller, Work::default()).await;
         let at = self.begin.elapsed().as_millis();
         let outcome = match (passage.verdict(), cause(&passage)) {
             (Verdict::Degraded { .. }, _) => "degraded".to_owned(),
@@ -59,7 +68,7 @@ impl Line {
         self.log.borrow_mut().push(format!("{at} {name} {outcome}"));
     }
 
-    fn log(&self) -> Vec<String> {
+    pub(crate) fn log(&self) -> Vec<String> {
         self.log.borrow().clone()
     }
 }
@@ -74,7 +83,7 @@ async fn run(line: &Rc<Line>, requests: &[(&'static str, &str)]) -> Vec<String> 
 }
 
 /// Ten a second for everybody, one at a time.
-fn shared(queue: &str, rest: &str) -> String {
+pub(crate) fn shared(queue: &str, rest: &str) -> String {
     format!(
         "
 upstreams: {{ api: {{ url: \"http://a\" }} }}
@@ -242,6 +251,23 @@ tenants:
     );
 }
 
+/// What it waited in one line it cannot wait in the next.
+#[tokio::test(start_paused = true)]
+async fn who_moves_to_another_line_knows_at_once_that_its_time_is_too_short_for_it() {
+    let line = Line::new(
+        "
+upstreams: { api: { url: \"http://a\" } }
+defaults: { client: { sustained: { rate: 10 }, burst: { capacity: 1 }, scope: global, strategy: queue, queue: { max_wait_ms: 5000 } }, tenant: null }
+tenants:
+  - { id: slow, rate_limit: { sustained: { rate: 1 }, burst: { capacity: 2 }, strategy: queue, queue: { max_wait_ms: 1950 } } }
+",
+    );
+    let order = run(&line, &[("slow", "1"), ("slow", "2"), ("slow", "3"), ("slow", "4")]).await;
+    // After 100 ms in the first line the fourth has 1850 left.
+    let refused = "100 4 refused by tenant:slow for 1900";
+    assert_eq!(order, ["0 1 passed", "100 2 passed", refused, "1000 3 passed"]);
+}
+
 const MIXED: &str = "
 upstreams: { api: { url: \"http://a\" }, spare: { url: \"http://b\" } }
 plans:
@@ -255,7 +281,7 @@ tenants:
 #[tokio::test(start_paused = true)]
 async fn degrade_skips_what_would_refuse_and_charges_the_rest_and_observe_only_tells() {
     let line = Line::new(MIXED);
-    let in_force = &*line.in_force;
+    let in_force = &*line.in_force();
     let caller = caller(&line.gate, in_force, "a", "ci");
     let mut verdicts = Vec::new();
     let mut observed = 0;

@@ -63,6 +63,22 @@ impl Client {
     }
 }
 
+/// The operation that a program states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stated {
+    /// The policy's with this number.
+    Operation(usize),
+    /// One that the policy does not have, so nothing limits it on its own.
+    Unheard,
+}
+
+impl Stated {
+    /// The operation called `name`.
+    pub fn named(policy: &Policy, name: &str) -> Stated {
+        policy.operation(name).map_or(Stated::Unheard, Stated::Operation)
+    }
+}
+
 /// What is asked for, as far as limits care.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work<'p> {
@@ -85,8 +101,12 @@ impl<'p> Work<'p> {
 
     /// The same, of another operation or at another cost where a program states one: that goes before the route's.
     #[must_use]
-    pub fn stating(mut self, operation: Option<usize>, cost: Option<u64>) -> Work<'p> {
-        self.operation = operation.map(|number| number as u32).or(self.operation);
+    pub fn stating(mut self, operation: Option<Stated>, cost: Option<u64>) -> Work<'p> {
+        self.operation = match operation {
+            Some(Stated::Operation(number)) => Some(number as u32),
+            Some(Stated::Unheard) => None,
+            None => self.operation,
+        };
         self.cost = cost.or(self.cost);
         self
     }

@@ -29,7 +29,7 @@ mod tenants;
 mod tree;
 
 pub use budgets::BudgetExceeded;
-pub use chain::{Client, Links, Work};
+pub use chain::{Client, Links, Stated, Work};
 pub use figures::Figures;
 pub use keys::KeyInForce;
 pub use own::KeyLimit;

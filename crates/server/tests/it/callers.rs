@@ -154,6 +154,33 @@ async fn where_the_policy_has_routes_a_request_meets_its_routes_limits_and_cost(
     assert_eq!(refused.status, 429);
 }
 
+/// Its operation goes before the route's, also where the policy does not have it.
+#[tokio::test]
+async fn work_that_the_policy_has_no_name_for_is_not_charged_to_the_routes_operation() {
+    let (limits, _) = limits(
+        "
+upstreams: { here: { url: \"http://127.0.0.1:1\" } }
+routes: [ { path: /chat, upstream: here, operation: chat } ]
+plans:
+  free:
+    rate_limit: { sustained: { rate: 10 }, scope: user }
+    operations: { chat: { sustained: { rate: 1 }, scope: user } }
+tenants: [ { id: acme, plan: free } ]
+",
+    );
+    let mut unheard =
+        limits.layer(|_| Caller::of("acme").user("ada").operation("summary")).layer(handler(hello));
+    let mut silent = limits.layer(|_| Caller::of("acme").user("ada")).layer(handler(hello));
+    for left in ["9", "8", "7"] {
+        let answer = ask(&mut unheard, get("/chat")).await;
+        assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-remaining")), (200, left));
+    }
+    // Nothing of it was taken: who states none is charged to the route's.
+    assert_eq!(ask(&mut silent, get("/chat")).await.status, 200);
+    let refused = ask(&mut silent, get("/chat")).await;
+    assert_eq!(refused.verdict.source(), Some("operation:free/chat"));
+}
+
 /// A wildcard of the service takes `/files/../health` for a file, and here it would be free.
 #[tokio::test]
 async fn a_path_that_only_its_plain_spelling_makes_a_routes_is_bad() {

@@ -9,7 +9,7 @@ use http::{HeaderMap, Request, Response};
 use proptest::prelude::*;
 use tollgate_engine::FakeClock;
 use tollgate_gate::{Gate, Holder, InForce, Lines};
-use tollgate_policy::compile::Work;
+use tollgate_policy::compile::{Stated, Work};
 use tollgate_server::{Caller, Limits};
 use tollgate_wire::{Refused, degraded_by, names};
 use tower_layer::Layer;
@@ -79,7 +79,7 @@ fn expected(gate: &Gate<FakeClock>, in_force: &InForce, step: &Step) -> Response
     let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let caller = gate.caller(in_force, tenant, Holder::User(step.user), nowhere);
     let route = policy.route("here", "POST", step.path);
-    let operation = step.operation.and_then(|name| policy.operation(name));
+    let operation = step.operation.map(|name| Stated::named(policy, name));
     let work = route.map(Work::on).unwrap_or_default().stating(operation, step.cost);
     let passage = gate.decide(in_force, &caller, work);
     let lines = Lines::of(&passage);
@@ -116,8 +116,10 @@ fn request(step: &Step) -> Request<()> {
 }
 
 fn caller(headers: &HeaderMap) -> Caller<'_> {
-    let caller = Caller::of(text(headers, "x-tenant")).user(text(headers, "x-user"));
-    let caller = caller.operation(text(headers, "x-operation"));
+    let mut caller = Caller::of(text(headers, "x-tenant")).user(text(headers, "x-user"));
+    if headers.contains_key("x-operation") {
+        caller = caller.operation(text(headers, "x-operation"));
+    }
     match text(headers, "x-cost").parse() {
         Ok(cost) => caller.cost(cost),
         Err(_) => caller,

@@ -9,5 +9,6 @@ mod examples;
 mod grpc;
 mod reload;
 mod service;
+mod slots;
 mod strategies;
 mod support;

@@ -22,7 +22,7 @@ tenants: [ {{ id: acme, plan: free }} ]
 
 /// A clock that moves with the runtime's paused time.
 #[derive(Clone, Debug)]
-struct PausedClock(Instant);
+pub struct PausedClock(pub Instant);
 
 impl Clock for PausedClock {
     fn now(&self) -> Time {
