@@ -62,10 +62,12 @@ if kind == 's' then
   if elapsed > 0 then faded, more = mul_div(limit[1] - elapsed, state[2], limit[1]) end
   rest = rest - faded - (more > 0 and 1 or 0)
 end
-if not born and consumed == 0 and not is_reset then return { now, 0, 0, 0, rest, 0 } end
+-- A node that could not be told before, and to which time has repaid all of it, is to learn whether this server takes writes.
+local begins_empty = not born and forgiven > 0
+if not born and consumed == 0 and not is_reset and not begins_empty then return { now, 0, 0, 0, rest, 0 } end
 local news = is_known and math.max(total - total_seen - math.max(known - acknowledged, 0), 0) or 0
 
-if consumed > 0 or is_reset then
+if consumed > 0 or is_reset or begins_empty then
   if is_bucket then
     write_bucket(key, state, limit)
     -- A debt takes longer to be paid off than an empty bucket takes to be full.

@@ -17,6 +17,7 @@ mod killed;
 mod leases;
 mod periods;
 mod proxy;
+mod refusing;
 mod rounds;
 mod scale;
 mod servers;
