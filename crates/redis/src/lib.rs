@@ -30,6 +30,7 @@ mod scripts;
 mod settings;
 mod slice;
 mod slot;
+mod slots;
 mod strict;
 
 pub use answer::Answer;

@@ -21,4 +21,5 @@ mod refusing;
 mod rounds;
 mod scale;
 mod servers;
+mod slots;
 mod tls;
