@@ -44,6 +44,8 @@ pub struct Node {
 #[derive(Clone, Copy)]
 pub enum Counts {
     Bucket,
+    /// A leaky bucket in front of a queue.
+    Paced,
     /// Windows of a day.
     Window,
     /// A month's balance.
@@ -87,6 +89,10 @@ impl Node {
             Counts::Bucket => format!(
                 "rate_limit: {{ algorithm: token_bucket, sustained: {{ rate: {rate}, window: {window} }},
     burst: {{ capacity: {capacity} }}, scope: user, consistency: {consistency} }}"
+            ),
+            Counts::Paced => format!(
+                "rate_limit: {{ algorithm: leaky_bucket, sustained: {{ rate: {rate}, window: {window} }},
+    burst: {{ capacity: {capacity} }}, strategy: queue, scope: user, consistency: {consistency} }}"
             ),
             Counts::Window => format!(
                 "rate_limit: {{ algorithm: fixed_window, sustained: {{ rate: {capacity}, window: day }},

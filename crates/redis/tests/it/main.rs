@@ -15,6 +15,7 @@ mod hybrid;
 mod keepers;
 mod killed;
 mod leases;
+mod paced;
 mod periods;
 mod proxy;
 mod refusing;
