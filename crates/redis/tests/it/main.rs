@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod accounts;
+mod alive;
 mod breaker;
 mod chains;
 mod cluster;
