@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::calls::{is_unknown_script, told, whole};
-use crate::link::{Link, sentinel};
+use crate::link::{Link, primary};
 use crate::scripts::Script;
 use crate::settings::{Mode, Settings};
 use crate::{Unavailable, command};
@@ -210,9 +210,7 @@ impl Plain {
         let subscribing = async {
             let mut messages = match self.settings.mode {
                 Mode::Single | Mode::Cluster => self.listening().await?,
-                Mode::Sentinel => {
-                    sentinel(&self.settings)?.async_get_client().await?.get_async_pubsub().await?
-                }
+                Mode::Sentinel => primary(&self.settings).await?.get_async_pubsub().await?,
             };
             messages.subscribe(channel).await?;
             Ok(Subscription(messages.into_on_message()))

@@ -22,6 +22,7 @@ mod proxy;
 mod refusing;
 mod rounds;
 mod scale;
+mod sentinels;
 mod servers;
 mod slots;
 mod tls;
