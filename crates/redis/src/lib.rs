@@ -25,6 +25,7 @@ mod ledger;
 mod link;
 mod nodes;
 mod owed;
+mod pipeline;
 mod plain;
 mod scripts;
 mod settings;
