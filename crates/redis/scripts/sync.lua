@@ -42,7 +42,7 @@ local is_known = born and born == born_seen
 -- another account says nothing of this one: the node forgot the counter meanwhile, and began at 0 again.
 local acknowledged = is_known and sum - unsent or 0
 local claimed = is_known and sum or unsent
-local of_account, known = string.match(stored[3] or '', '^(%d+) (%d+)$')
+local of_account, known = string.match(stored[3] or '', '^(%d+) (%d+)')
 known = of_account == account and tonumber(known) or acknowledged
 local settled = forgiven > 0 and math.max(known, acknowledged + forgiven) or known
 local consumed = math.max(claimed - settled, 0)
@@ -81,5 +81,16 @@ if consumed > 0 or is_reset or begins_empty then
   call('HSET', key, 'born', born, 'total', total)
   if is_reset then call('HSET', key, 'reset', born) end
 end
-if claimed > known then call('HSET', key, node, account .. string.format(' %.0f', claimed)) end
+if claimed > known then
+  local day = floor(now / 86400000000)
+  call('HSET', key, node, account .. string.format(' %.0f %.0f', claimed, day))
+  -- Each process has a name of its own, and a counter in steady use never expires. So whoever comes takes the place of some
+  -- that have not spoken for a day. Should one come back, it knows its sum itself; only if its last answer was lost too is
+  -- that statement counted twice, against the caller. A user without the right to look for them leaves them.
+  local some = stored[3] and {} or redis.pcall('HRANDFIELD', key, 16, 'WITHVALUES')
+  for nth = 1, some.err and 0 or #some, 2 do
+    local last = string.match(some[nth], '^node:') and string.match(some[nth + 1], '^%d+ %d+ (%d+)$')
+    if last and tonumber(last) + 1 < day then call('HDEL', key, some[nth]) end
+  end
+end
 return { now, born, total, news, rest, (is_reset or stored[4]) and 1 or 0 }
