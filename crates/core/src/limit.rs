@@ -134,6 +134,11 @@ impl Limit {
         self.kind
     }
 
+    /// Whether it lets charges out evenly: then a charge, however small, leaves nothing for the next.
+    pub fn is_paced(&self) -> bool {
+        matches!(&self.form, Form::Flat(Flat(Steps::Meter(meter))) if meter.is_paced())
+    }
+
     /// Its rate; `None` for a quota.
     pub fn rate(&self) -> Option<Rate> {
         self.rate

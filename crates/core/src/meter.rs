@@ -37,6 +37,10 @@ impl Meter {
         (full < 1 << 110).then_some(Meter { per_nano, per_token, full, capacity, paced })
     }
 
+    pub(crate) fn is_paced(&self) -> bool {
+        self.paced
+    }
+
     #[inline]
     fn units_at(&self, now: Time) -> u128 {
         u128::from(now.as_nanos()) * u128::from(self.per_nano.get())

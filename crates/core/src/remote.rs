@@ -36,15 +36,23 @@ impl std::error::Error for OutOfRange {}
 
 /// A limit that cannot be leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotLeased;
+pub struct NotLeased {
+    /// Else it is a log.
+    is_paced: bool,
+}
 
 impl fmt::Display for NotLeased {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a sliding_window_log cannot be leased, because each charge must be known when it is made: write \
-             `consistency: strict`, or choose sliding_window"
-        )
+        f.write_str(match self.is_paced {
+            true => {
+                "a leaky_bucket with strategy queue cannot be leased, because a slice would be let out all at once: \
+                 write `consistency: strict`, or choose another strategy"
+            }
+            false => {
+                "a sliding_window_log cannot be leased, because each charge must be known when it is made: write \
+                 `consistency: strict`, or choose sliding_window"
+            }
+        })
     }
 }
 
@@ -77,6 +85,20 @@ pub fn supports(limit: &Limit) -> Result<(), OutOfRange> {
 }
 
 /// Whether slices of a limit's counters can be spent by nodes alone, and if not, why.
+///
+/// ```
+/// use tollgate_core::{Limit, Rate, remote};
+///
+/// # fn main() -> Result<(), tollgate_core::LimitError> {
+/// assert!(remote::leasable(&Limit::leaky_bucket(Rate::per_second(10)).build()?).is_ok());
+///
+/// let paced = Limit::leaky_bucket(Rate::per_second(10)).paced().build()?;
+/// assert!(remote::leasable(&paced).unwrap_err().to_string().contains("write `consistency: strict`"));
+/// # Ok(())
+/// # }
+/// ```
 pub fn leasable(limit: &Limit) -> Result<(), NotLeased> {
-    if limit.kind() == Kind::SlidingWindowLog { Err(NotLeased) } else { Ok(()) }
+    let is_paced = limit.is_paced();
+    let is_log = limit.kind() == Kind::SlidingWindowLog;
+    if is_paced || is_log { Err(NotLeased { is_paced }) } else { Ok(()) }
 }

@@ -42,7 +42,7 @@ local is_known = born and born == born_seen
 -- another account says nothing of this one: the node forgot the counter meanwhile, and began at 0 again.
 local acknowledged = is_known and sum - unsent or 0
 local claimed = is_known and sum or unsent
-local of_account, known = string.match(stored[3] or '', '^(%d+) (%d+)$')
+local of_account, known = string.match(stored[3] or '', '^(%d+) (%d+)')
 known = of_account == account and tonumber(known) or acknowledged
 local settled = forgiven > 0 and math.max(known, acknowledged + forgiven) or known
 local consumed = math.max(claimed - settled, 0)
@@ -62,10 +62,12 @@ if kind == 's' then
   if elapsed > 0 then faded, more = mul_div(limit[1] - elapsed, state[2], limit[1]) end
   rest = rest - faded - (more > 0 and 1 or 0)
 end
-if not born and consumed == 0 and not is_reset then return { now, 0, 0, 0, rest, 0 } end
+-- A node that could not be told before, and to which time has repaid all of it, is to learn whether this server takes writes.
+local begins_empty = not born and forgiven > 0
+if not born and consumed == 0 and not is_reset and not begins_empty then return { now, 0, 0, 0, rest, 0 } end
 local news = is_known and math.max(total - total_seen - math.max(known - acknowledged, 0), 0) or 0
 
-if consumed > 0 or is_reset then
+if consumed > 0 or is_reset or begins_empty then
   if is_bucket then
     write_bucket(key, state, limit)
     -- A debt takes longer to be paid off than an empty bucket takes to be full.
@@ -79,5 +81,16 @@ if consumed > 0 or is_reset then
   call('HSET', key, 'born', born, 'total', total)
   if is_reset then call('HSET', key, 'reset', born) end
 end
-if claimed > known then call('HSET', key, node, account .. string.format(' %.0f', claimed)) end
+if claimed > known then
+  local day = floor(now / 86400000000)
+  call('HSET', key, node, account .. string.format(' %.0f %.0f', claimed, day))
+  -- Each process has a name of its own, and a counter in steady use never expires. So whoever comes takes the place of some
+  -- that have not spoken for a day. Should one come back, it knows its sum itself; only if its last answer was lost too is
+  -- that statement counted twice, against the caller. A user without the right to look for them leaves them.
+  local some = stored[3] and {} or redis.pcall('HRANDFIELD', key, 16, 'WITHVALUES')
+  for nth = 1, some.err and 0 or #some, 2 do
+    local last = string.match(some[nth], '^node:') and string.match(some[nth + 1], '^%d+ %d+ (%d+)$')
+    if last and tonumber(last) + 1 < day then call('HDEL', key, some[nth]) end
+  end
+end
 return { now, born, total, news, rest, (is_reset or stored[4]) and 1 or 0 }

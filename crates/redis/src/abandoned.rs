@@ -1,15 +1,14 @@
 //! Charges of somebody who may go before they are answered: what was charged for nobody is given back.
 
-use tokio::task::JoinHandle;
 use tollgate_engine::Strategy;
 
-use crate::answer::{Answer, Part};
+use crate::answer::Answer;
 use crate::calls::Asked;
 use crate::command::{self, Charge, Said};
 use crate::{Figures, Strict, Unavailable};
 
 /// A charge that outlives whoever asked for it. Made only when they have gone.
-struct OwnCharge {
+pub(crate) struct OwnCharge {
     key: String,
     figures: Figures,
     cost: u64,
@@ -17,12 +16,12 @@ struct OwnCharge {
 }
 
 impl OwnCharge {
-    fn of(charge: &Charge<'_>) -> OwnCharge {
+    pub(crate) fn of(charge: &Charge<'_>) -> OwnCharge {
         let Charge { key, figures, cost, strategy } = *charge;
         OwnCharge { key: key.to_owned(), figures: figures.clone(), cost, strategy }
     }
 
-    fn charge(&self) -> Charge<'_> {
+    pub(crate) fn charge(&self) -> Charge<'_> {
         Charge::new(&self.key, &self.figures).cost(self.cost).strategy(self.strategy)
     }
 }
@@ -61,58 +60,5 @@ impl Drop for Taking<'_> {
                 let _ = strict.give_back(&charges, &Answer::new(parts, strategies)).await;
             }
         });
-    }
-}
-
-/// A chain that is taken slot by slot. Dropped before it is through, what it has taken is given back.
-pub(crate) struct Slots<'a> {
-    strict: &'a Strict,
-    charges: &'a [Charge<'a>],
-    /// What each charge was answered.
-    pub(crate) parts: Vec<Option<Part>>,
-}
-
-impl<'a> Slots<'a> {
-    pub(crate) fn new(strict: &'a Strict, charges: &'a [Charge<'a>]) -> Slots<'a> {
-        Slots { strict, charges, parts: vec![None; charges.len()] }
-    }
-
-    /// It is through.
-    pub(crate) fn done(mut self) -> Option<Vec<Part>> {
-        std::mem::take(&mut self.parts).into_iter().collect()
-    }
-
-    /// Gives back what was taken, whether or not anybody waits for that.
-    pub(crate) async fn give_back(&mut self) -> Result<(), Unavailable> {
-        match self.give_back_later() {
-            Some(given_back) => given_back.await.unwrap_or(Err(Unavailable::Closed)),
-            None => Ok(()),
-        }
-    }
-
-    fn give_back_later(&mut self) -> Option<JoinHandle<Result<(), Unavailable>>> {
-        let mut made = Vec::new();
-        for (charge, part) in self.charges.iter().zip(&mut self.parts) {
-            if let Some(part) = part
-                && std::mem::take(&mut part.is_charged)
-            {
-                made.push((OwnCharge::of(charge), *part));
-            }
-        }
-        if made.is_empty() {
-            return None;
-        }
-        let strict = self.strict.clone();
-        Some(self.strict.runtime().spawn(async move {
-            let charges: Vec<Charge<'_>> = made.iter().map(|(charge, _)| charge.charge()).collect();
-            let made = charges.iter().zip(made.iter().map(|(_, part)| part)).collect();
-            strict.give_back_made(made).await
-        }))
-    }
-}
-
-impl Drop for Slots<'_> {
-    fn drop(&mut self) {
-        self.give_back_later();
     }
 }

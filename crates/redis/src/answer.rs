@@ -135,6 +135,22 @@ pub(crate) struct Part {
     /// The server's time of the decision, in microseconds.
     pub(crate) at: i64,
     pub(crate) is_charged: bool,
+    pub(crate) is_known: bool,
+}
+
+impl Part {
+    /// One that nobody could be asked about, of a chain that is refused whatever it would be answered.
+    pub(crate) fn unknown(figures: &Figures) -> Part {
+        let limit = figures.capacity();
+        let standing = Standing { limit, remaining: 0, reset_after: Duration::ZERO };
+        Part {
+            decision: Decision { refusal: None, standing },
+            left: Left { one: 0, two: 0, three: 0 },
+            at: 0,
+            is_charged: false,
+            is_known: false,
+        }
+    }
 }
 
 impl Answer {
@@ -161,6 +177,12 @@ impl Answer {
     /// What each charge was answered, in order.
     pub fn decisions(&self) -> impl ExactSizeIterator<Item = Decision> + '_ {
         self.parts.iter().map(|part| part.decision)
+    }
+
+    /// Whether the charge at `index` was answered. Of a chain that one slot of a cluster has refused, others may not be: their
+    /// [decisions](Answer::decisions) say nothing.
+    pub fn is_known(&self, index: usize) -> bool {
+        self.parts.get(index).is_some_and(|part| part.is_known)
     }
 
     /// Whether the charge at `index` was made.

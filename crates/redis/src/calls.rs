@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
+use redis::{Cmd, Pipeline, Value};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::Unavailable;
 use crate::latencies::Latencies;
-use crate::link::{Link, is_down};
+use crate::link::Link;
+use crate::pipeline::{call_all, in_time, told};
 use crate::scripts::Script;
 use crate::settings::Settings;
 
@@ -233,40 +234,28 @@ async fn send(
 ) -> Result<(), Unavailable> {
     let since: Vec<Instant> = batch.iter().map(|call| call.since).collect();
     let mut pipeline = Pipeline::with_capacity(batch.len());
+    let mut scripts = Vec::with_capacity(batch.len());
     let mut waiting = Vec::with_capacity(batch.len());
     for Call { cmd, script, reply, .. } in batch {
         pipeline.add_command(cmd);
-        waiting.push((script, reply));
+        scripts.push(script);
+        waiting.push(reply);
     }
-    let answered = in_time(link, &pipeline, deadline).await;
+    let answered = call_all(link, (&pipeline, &scripts), deadline).await;
     let now = Instant::now();
     since.iter().for_each(|since| health.took.note(now.saturating_duration_since(*since)));
     let answers = match answered {
         Ok(answers) => answers,
         Err(why) => {
             health.open();
-            for (_, reply) in waiting {
+            for reply in waiting {
                 let _ = reply.send(Err(why.clone()));
             }
             return Err(why);
         }
     };
     let mut failed = Ok(());
-    for (nth, ((script, reply), answer)) in waiting.into_iter().zip(answers).enumerate() {
-        let answer = match (answer, script) {
-            (Err(error), Some(script)) if is_unknown_script(&error) => {
-                // It has not run. Sent whole it runs, and the server knows it from then on.
-                let mut one = Pipeline::with_capacity(1);
-                one.add_command(
-                    pipeline.cmd_iter().nth(nth).map(|cmd| whole(cmd, script)).unwrap_or_default(),
-                );
-                match in_time(link, &one, deadline).await {
-                    Ok(mut one) => one.pop().unwrap_or_else(|| Ok(Value::Nil)).map_err(told),
-                    Err(why) => Err((why, true)),
-                }
-            }
-            (answer, _) => answer.map_err(told),
-        };
+    for (reply, answer) in waiting.into_iter().zip(answers) {
         let _ = reply.send(answer.map_err(|(why, is_down)| {
             if is_down {
                 health.open();
@@ -276,44 +265,6 @@ async fn send(
         }));
     }
     failed
-}
-
-async fn in_time(
-    link: &Link,
-    pipeline: &Pipeline,
-    deadline: Instant,
-) -> Result<Vec<RedisResult<Value>>, Unavailable> {
-    match timeout_at(deadline, link.call_all(pipeline)).await {
-        Err(_) => Err(Unavailable::TimedOut),
-        Ok(Err(error)) => Err(told(error).0),
-        Ok(Ok(answers)) => Ok(answers),
-    }
-}
-
-/// An error as callers see it, and whether the server as a whole is of no use.
-#[allow(clippy::needless_pass_by_value, reason = "stands in map_err")]
-pub(crate) fn told(error: RedisError) -> (Unavailable, bool) {
-    let (why, is_down) = (error.to_string(), is_down(&error));
-    match error.kind() {
-        ErrorKind::Server(_) | ErrorKind::Extension => (Unavailable::Refused(why), is_down),
-        _ => (Unavailable::Lost(why), is_down),
-    }
-}
-
-pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(redis::ServerErrorKind::NoScript)
-}
-
-/// The same call with the script itself in place of its name.
-pub(crate) fn whole(cmd: &Cmd, script: &Script) -> Cmd {
-    let mut whole = redis::cmd("EVAL");
-    whole.arg(&script.body);
-    for arg in cmd.args_iter().skip(2) {
-        if let redis::Arg::Simple(bytes) = arg {
-            whole.arg(bytes);
-        }
-    }
-    whole
 }
 
 /// A pause between half of `longest` and all of it.

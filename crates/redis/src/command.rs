@@ -223,7 +223,8 @@ pub(crate) fn read(value: &Value, charges: &[Charge<'_>]) -> Option<Said> {
         let refusal = refused.then(|| refusal(charge.figures, left, charge.cost, at));
         let standing = standing(charge.figures, left, at);
         let is_charged = state == 0 && !refused && charge.cost > 0;
-        Some(Part { decision: Decision { refusal, standing }, left, at, is_charged })
+        let decision = Decision { refusal, standing };
+        Some(Part { decision, left, at, is_charged, is_known: true })
     });
     parts.collect::<Option<Vec<Part>>>().map(Said::Decided)
 }

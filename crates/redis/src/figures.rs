@@ -5,7 +5,7 @@
 //! that takes so long to refill that its moments are no exact numbers of microseconds.
 
 use tollgate_core::remote::{OutOfRange, supports};
-use tollgate_core::{Form, Kind, Limit};
+use tollgate_core::{Kind, Limit};
 
 /// A limit that Redis can count, with its figures ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Figures {
                 let (per_us, per_token) = (rate.tokens() / divisor, window / divisor);
                 let refill =
                     (u128::from(capacity) * u128::from(per_token)).div_ceil(u128::from(per_us));
-                let paced = is_paced(limit);
+                let paced = limit.is_paced();
                 let name = if paced { "paced_leaky_bucket" } else { name };
                 Ok(Figures {
                     limit: limit.clone(),
@@ -91,19 +91,6 @@ impl Figures {
     pub(crate) fn capacity(&self) -> u64 {
         self.limit.capacity()
     }
-}
-
-/// Whether a leaky bucket lets charges out evenly: then a charge, however small, leaves nothing for the next.
-fn is_paced(limit: &Limit) -> bool {
-    use tollgate_core::{Algorithm, State, Time};
-    let Form::Flat(flat) = limit.form() else { return false };
-    if limit.kind() != Kind::LeakyBucket {
-        return false;
-    }
-    let (mut state, now) = (State::NEW, Time::EPOCH);
-    flat.charge(&mut state, 1, now);
-    // A charge of nothing passes unless the bucket is paced.
-    flat.refusal(&state, 0, now).is_some()
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

@@ -48,8 +48,8 @@ impl Held {
     }
 
     /// What was admitted while Redis could not be asked is paid from the next slices before anything else.
-    pub(crate) fn owe(&self, tokens: u64, in_view: InView) {
-        self.slice.lock().owe(tokens, in_view);
+    pub(crate) fn owe(&self, admitted: u64, unpaid: u64, in_view: InView) {
+        self.slice.lock().owe(admitted, unpaid, in_view);
     }
 
     /// What of that is not paid yet.

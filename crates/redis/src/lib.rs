@@ -25,11 +25,13 @@ mod ledger;
 mod link;
 mod nodes;
 mod owed;
+mod pipeline;
 mod plain;
 mod scripts;
 mod settings;
 mod slice;
 mod slot;
+mod slots;
 mod strict;
 
 pub use answer::Answer;

@@ -1,8 +1,9 @@
 //! One connection, to a server or to a cluster, that carries many calls at once.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
@@ -41,7 +42,10 @@ impl Link {
                 let client = Client::open(settings.info.clone())?;
                 Link::Server(client.get_multiplexed_async_connection_with_config(&config()).await?)
             }
-            Mode::Sentinel => Link::Server(by_sentinel(settings).await?),
+            Mode::Sentinel => {
+                let client = primary(settings).await?;
+                Link::Server(client.get_multiplexed_async_connection_with_config(&config()).await?)
+            }
             Mode::Cluster => {
                 // A call that failed may have run: the driver may not repeat it.
                 let client = ClusterClientBuilder::new(settings.seeds())
@@ -101,12 +105,27 @@ fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT))
 }
 
-async fn by_sentinel(settings: &Settings) -> RedisResult<MultiplexedConnection> {
-    sentinel(settings)?.get_async_connection_with_config(&config()).await
+/// The server that sentinels call the primary.
+///
+/// One that has a password says nothing to whoever sends none, and one that has none refuses whoever sends one. They are
+/// asked in both ways at once: where one of them is gone, there may be no time for one way after the other.
+pub(crate) async fn primary(settings: &Settings) -> RedisResult<Client> {
+    let mut openly = sentinel(settings, None)?;
+    let Some(password) = settings.info.redis_settings().password() else {
+        return openly.async_get_client().await;
+    };
+    let mut by_password = sentinel(settings, Some(password))?;
+    let openly = pin!(openly.async_get_client());
+    let by_password = pin!(by_password.async_get_client());
+    match select(by_password, openly).await {
+        Either::Left((Ok(client), _)) | Either::Right((Ok(client), _)) => Ok(client),
+        Either::Left((Err(why), openly)) => openly.await.map_err(|_| why),
+        Either::Right((Err(_), by_password)) => by_password.await,
+    }
 }
 
-/// Who knows which server is the primary.
-pub(crate) fn sentinel(settings: &Settings) -> RedisResult<SentinelClient> {
+/// Those who know which server is the primary. They have the server's user, if a password is sent to them.
+fn sentinel(settings: &Settings, password: Option<&str>) -> RedisResult<SentinelClient> {
     let mut builder = SentinelClientBuilder::new(
         settings.seeds().map(|seed| seed.addr().clone()).collect::<Vec<_>>(),
         settings.master.clone(),
@@ -121,9 +140,15 @@ pub(crate) fn sentinel(settings: &Settings) -> RedisResult<SentinelClient> {
     builder = builder.set_client_to_redis_db(redis.db());
     if let Some(user) = redis.username() {
         builder = builder.set_client_to_redis_username(user);
+        if password.is_some() {
+            builder = builder.set_client_to_sentinel_username(user);
+        }
     }
     if let Some(password) = redis.password() {
         builder = builder.set_client_to_redis_password(password);
+    }
+    if let Some(password) = password {
+        builder = builder.set_client_to_sentinel_password(password);
     }
     builder.build()
 }

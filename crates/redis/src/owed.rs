@@ -60,12 +60,17 @@ impl Owed {
         self.tokens
     }
 
-    /// So much more is owed.
-    pub(crate) fn add(&mut self, tokens: u64, in_view: InView) {
+    /// So much more was admitted, and this is what time has not paid off of all that was. Where a debt has no end of its own
+    /// time pays it off too, and not only what was admitted last.
+    pub(crate) fn add(&mut self, admitted: u64, unpaid: u64, in_view: InView) {
         if self.in_view.last < in_view.own {
             self.tokens = 0;
         }
-        *self = Owed { tokens: self.tokens.saturating_add(tokens), in_view };
+        let tokens = match in_view {
+            InView::ALWAYS => self.tokens.saturating_add(admitted).min(unpaid),
+            _ => self.tokens.saturating_add(admitted.min(unpaid)),
+        };
+        *self = Owed { tokens, in_view };
     }
 
     /// Pays what can be paid from `left` tokens of a slice with this mark, and tells how much that is. The mark of a
@@ -98,12 +103,12 @@ mod tests {
     fn what_is_owed_lapses_with_its_window() {
         let fixed = Limit::fixed_window(Rate::per_minute(10)).build().unwrap();
         let mut owed = Owed::NOTHING;
-        owed.add(7, in_view(&fixed, NOW));
+        owed.add(7, 7, in_view(&fixed, NOW));
         assert_eq!(owed.pay(3, MINUTE_ENDS), 3);
         assert_eq!((owed.pay(9, MINUTE_ENDS + 60_000_000), owed.tokens()), (0, 0));
         // A debt of the next window takes the place of one that could not be paid in its own.
-        owed.add(7, in_view(&fixed, NOW));
-        owed.add(2, in_view(&fixed, NOW + std::time::Duration::from_secs(60)));
+        owed.add(7, 7, in_view(&fixed, NOW));
+        owed.add(2, 2, in_view(&fixed, NOW + std::time::Duration::from_secs(60)));
         assert_eq!(owed.tokens(), 2);
     }
 
@@ -111,7 +116,7 @@ mod tests {
     fn a_sliding_window_looks_back_on_it_for_one_more() {
         let sliding = Limit::sliding_window(Rate::per_minute(10)).build().unwrap();
         let mut owed = Owed::NOTHING;
-        owed.add(7, in_view(&sliding, NOW));
+        owed.add(7, 7, in_view(&sliding, NOW));
         assert_eq!(owed.pay(3, MINUTE_ENDS + 60_000_000), 3);
         assert_eq!((owed.pay(9, MINUTE_ENDS + 120_000_000), owed.tokens()), (0, 0));
     }
@@ -121,8 +126,8 @@ mod tests {
         let bucket = Limit::token_bucket(Rate::per_minute(10)).build().unwrap();
         assert_eq!(in_view(&bucket, NOW), InView::ALWAYS);
         let mut owed = Owed::NOTHING;
-        owed.add(7, InView::ALWAYS);
-        owed.add(7, InView::ALWAYS);
+        owed.add(7, 7, InView::ALWAYS);
+        owed.add(7, 14, InView::ALWAYS);
         assert_eq!((owed.pay(10, i64::MAX), owed.tokens()), (10, 4));
     }
 

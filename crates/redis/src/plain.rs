@@ -12,8 +12,8 @@ use redis::{Client, Cmd, ErrorKind, Pipeline, RedisResult, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::calls::{is_unknown_script, told, whole};
-use crate::link::{Link, sentinel};
+use crate::link::{Link, primary};
+use crate::pipeline::{call_all, told};
 use crate::scripts::Script;
 use crate::settings::{Mode, Settings};
 use crate::{Unavailable, command};
@@ -168,37 +168,18 @@ impl Plain {
         deadline: Instant,
     ) -> Result<Vec<Result<Value, Unavailable>>, Unavailable> {
         let (link, number) = self.link(deadline).await?;
-        let answers = match timeout_at(deadline, link.call_all(pipeline)).await {
-            Ok(Ok(answers)) => answers,
-            failed => {
+        let scripts: Vec<_> = scripts.map(|script| script.map(|lua| &lua.0)).collect();
+        let answers = match call_all(&link, (pipeline, &scripts), deadline).await {
+            Ok(answers) => answers,
+            Err(why) => {
                 self.forget(number).await;
-                return Err(match failed {
-                    Ok(Err(error)) => told(error).0,
-                    _ => Unavailable::TimedOut,
-                });
+                return Err(why);
             }
         };
-        let mut all = Vec::with_capacity(answers.len());
-        for (nth, (answer, script)) in answers.into_iter().zip(scripts).enumerate() {
-            let answer = match (answer, script) {
-                (Err(error), Some(script)) if is_unknown_script(&error) => {
-                    let mut one = Pipeline::with_capacity(1);
-                    let cmd = pipeline.cmd_iter().nth(nth).map(|cmd| whole(cmd, &script.0));
-                    one.add_command(cmd.unwrap_or_default());
-                    match timeout_at(deadline, link.call_all(&one)).await {
-                        Ok(Ok(mut one)) => one.pop().unwrap_or(Ok(Value::Nil)).map_err(told),
-                        Ok(Err(error)) => Err((told(error).0, true)),
-                        Err(_) => Err((Unavailable::TimedOut, true)),
-                    }
-                }
-                (answer, _) => answer.map_err(told),
-            };
-            if answer.as_ref().is_err_and(|(_, is_down)| *is_down) {
-                self.forget(number).await;
-            }
-            all.push(answer.map_err(|(why, _)| why));
+        if answers.iter().any(|answer| answer.as_ref().is_err_and(|(_, is_down)| *is_down)) {
+            self.forget(number).await;
         }
-        Ok(all)
+        Ok(answers.into_iter().map(|answer| answer.map_err(|(why, _)| why)).collect())
     }
 
     /// Listens to a channel. In a cluster any node hears what is published on any other.
@@ -210,9 +191,7 @@ impl Plain {
         let subscribing = async {
             let mut messages = match self.settings.mode {
                 Mode::Single | Mode::Cluster => self.listening().await?,
-                Mode::Sentinel => {
-                    sentinel(&self.settings)?.async_get_client().await?.get_async_pubsub().await?
-                }
+                Mode::Sentinel => primary(&self.settings).await?.get_async_pubsub().await?,
             };
             messages.subscribe(channel).await?;
             Ok(Subscription(messages.into_on_message()))

@@ -64,9 +64,10 @@ impl Slice {
         }
     }
 
-    /// So much was admitted that no slice paid for: the next ones do, of the windows in which it counts.
-    pub(crate) fn owe(&mut self, tokens: u64, in_view: InView) {
-        self.owed.add(tokens, in_view);
+    /// So much was admitted that no slice paid for, and time not more than `unpaid` of all that was: the next slices do, of
+    /// the windows in which it counts.
+    pub(crate) fn owe(&mut self, admitted: u64, unpaid: u64, in_view: InView) {
+        self.owed.add(admitted, unpaid, in_view);
     }
 
     /// What of that is not paid yet.

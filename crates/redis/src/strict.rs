@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 use tollgate_engine::{Clock, Decision, SystemClock};
 
-use crate::abandoned::{Slots, Taking};
+use crate::abandoned::Taking;
 use crate::answer::{Answer, Part};
 use crate::calendar::Calendar;
 use crate::calls::Calls;
@@ -21,6 +22,7 @@ use crate::scripts::{SCRIPTS, Script};
 use crate::settings::{Mode, Settings};
 use crate::slice::Grant;
 use crate::slot::slot;
+use crate::slots::spans_slots;
 use crate::{Figures, Unavailable};
 
 /// Counters that all nodes share, exactly: over-admission is 0 while Redis keeps its writes.
@@ -146,12 +148,26 @@ impl Strict {
     /// given back if a later slot refuses: for these round trips others may be refused by charges that are not kept, and
     /// a node that dies between them leaves them charged. More than the limit is never admitted.
     pub async fn take(&self, charges: &[Charge<'_>]) -> Result<Answer, Unavailable> {
+        self.take_before(None, charges).await
+    }
+
+    /// The same for somebody who has waited for something else before: until then at most.
+    pub(crate) async fn take_before(
+        &self,
+        deadline: Option<Instant>,
+        charges: &[Charge<'_>],
+    ) -> Result<Answer, Unavailable> {
         let parts = if self.0.is_cluster && spans_slots(charges) {
             // However many slots: a request waits once.
-            let deadline = Instant::now() + self.0.longest_wait;
-            self.within(deadline, self.take_by_slots(charges)).await?
+            let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.longest_wait);
+            self.take_by_slots(charges, deadline).await?
         } else {
-            self.decide(charges, Purpose::Take).await?
+            let decided = self.decide(charges, Purpose::Take);
+            match deadline {
+                Some(deadline) => self.within(deadline, decided).await?,
+                // A call has a deadline of its own.
+                None => decided.await?,
+            }
         };
         Ok(Answer::new(parts, charges.iter().map(|charge| charge.strategy)))
     }
@@ -188,7 +204,7 @@ impl Strict {
     }
 
     /// Decides a chain that is in one slot, in one call.
-    async fn decide(
+    pub(crate) async fn decide(
         &self,
         charges: &[Charge<'_>],
         purpose: Purpose,
@@ -256,37 +272,7 @@ impl Strict {
         Err(Unavailable::Nonsense)
     }
 
-    async fn take_by_slots(&self, charges: &[Charge<'_>]) -> Result<Vec<Part>, Unavailable> {
-        let mut order: Vec<(u16, usize)> = charges
-            .iter()
-            .zip(0..)
-            .map(|(charge, index)| (slot(charge.key.as_bytes()), index))
-            .collect();
-        order.sort_unstable();
-        let mut slots = Slots::new(self, charges);
-        let mut purpose = Purpose::Take;
-        for group in order.chunk_by(|one, other| one.0 == other.0) {
-            let asked: SmallVec<[Charge<'_>; 8]> =
-                group.iter().map(|(_, index)| charges[*index]).collect();
-            let answered = self.decide(&asked, purpose).await?;
-            let blocks = |(part, charge): (&Part, &Charge<'_>)| {
-                use tollgate_engine::Strategy::{Queue, Reject};
-                part.decision.refusal.is_some() && matches!(charge.strategy, Reject | Queue)
-            };
-            // Those that follow are only asked: the longest wait of all is reported.
-            if answered.iter().zip(&asked).any(blocks) {
-                purpose = Purpose::Ask;
-            }
-            for (part, (_, index)) in answered.into_iter().zip(group) {
-                slots.parts[*index] = Some(part);
-            }
-        }
-        if purpose == Purpose::Ask {
-            slots.give_back().await?;
-        }
-        slots.done().ok_or(Unavailable::Nonsense)
-    }
-
+    /// Gives back, of all slots at once.
     pub(crate) async fn give_back_made(&self, mut made: Made<'_>) -> Result<(), Unavailable> {
         if self.0.is_cluster {
             made.sort_by_key(|(charge, _)| slot(charge.key.as_bytes()));
@@ -295,20 +281,15 @@ impl Strict {
             true => slot(charge.key.as_bytes()),
             false => 0,
         };
-        for group in made.chunk_by(|one, other| slot_of(one) == slot_of(other)) {
+        let groups = made.chunk_by(|one, other| slot_of(one) == slot_of(other)).map(|group| {
             let cmd = command::give_back(&SCRIPTS.give_back, group.iter().copied());
-            self.0.calls.ask(cmd, Some(&SCRIPTS.give_back)).await?;
-        }
-        Ok(())
+            self.0.calls.ask(cmd, Some(&SCRIPTS.give_back))
+        });
+        join_all(groups).await.into_iter().try_for_each(|given_back| given_back.map(drop))
     }
 }
 
 pub(crate) type Made<'a> = SmallVec<[(&'a Charge<'a>, &'a Part); 8]>;
-
-fn spans_slots(charges: &[Charge<'_>]) -> bool {
-    let slots = charges.iter().map(|charge| slot(charge.key.as_bytes()));
-    slots.clone().zip(slots.skip(1)).any(|(one, next)| one != next)
-}
 
 impl Shared {
     /// What the server's clock shows now, as far as we know.

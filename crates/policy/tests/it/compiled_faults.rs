@@ -71,6 +71,10 @@ fn every_fault_has_its_place_and_says_what_would_be_right() {
             "error 1:66 only `local` works without Redis",
         ),
         (
+            "rate_limit_sync: { enabled: true }\nplans: { p: { rate_limit: { algorithm: leaky_bucket, sustained: { rate: 5 }, strategy: queue, consistency: lease } } }".into(),
+            "error 2:27 a leaky_bucket with strategy queue cannot be leased, because a slice would be let out all at once: write `consistency: strict`, or choose another strategy",
+        ),
+        (
             "plans: { p: { rate_limit: { sustained: { rate: 5 }, strategy: degrade, degrade: { upstream: spare } } } }".into(),
             "error 1:93 there is no upstream `spare`",
         ),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -23,6 +23,9 @@ pub(crate) struct Account {
     pub(super) unwritten: AtomicU64,
     /// Rounds in which nothing was consumed here.
     pub(super) idle: AtomicU32,
+    /// Whether it could not be told when that was last tried. Redis may be there and take nothing: what is consumed meanwhile
+    /// is as unknown to the others as in an outage.
+    pub(super) is_unheard: AtomicBool,
     pub(super) book: Mutex<Book>,
     /// One tells at a time, so that answers are entered in the order of what was told.
     pub(super) turn: tokio::sync::Mutex<()>,
@@ -53,9 +56,16 @@ impl Account {
             unwritten: AtomicU64::new(0),
             // Its first charge is told at once.
             idle: AtomicU32::new(RESTING),
+            is_unheard: AtomicBool::new(false),
             book: Mutex::new(Book { rule, figures, ledger: Ledger::begin(), due: None, settled }),
             turn: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Whether the others cannot be told of it at present, though Redis can be asked.
+    #[inline]
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.is_unheard.load(Relaxed)
     }
 
     /// Writes down what was consumed meanwhile.

@@ -94,12 +94,14 @@ impl<C: Clock> Shared<C> {
         let (told, rule, figures) = {
             let mut book = account.book.lock();
             account.write_down(&mut book);
-            if book.settled.1 != opened {
+            if book.settled.1 != opened || account.is_unheard() {
                 self.forgive(account, &mut book);
             }
             (book.ledger.statement(), Arc::clone(&book.rule), Arc::clone(&book.figures))
         };
-        let settled = self.strict.sync(&account.key, &figures, (&self.node, told)).await.ok()?;
+        let settled = self.strict.sync(&account.key, &figures, (&self.node, told)).await;
+        account.is_unheard.store(settled.is_err(), Relaxed);
+        let settled = settled.ok()?;
         let now = Instant::now();
         let (news, since) = {
             let mut book = account.book.lock();

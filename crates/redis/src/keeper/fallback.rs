@@ -222,7 +222,9 @@ impl<C: Clock + 'static> Shared<C> {
             // What was known is used once: of the next outage it would say nothing.
             let known = outage.known.lock().take();
             let now = self.limiter.clock().now();
-            if let Some(known) = known.filter(|known| now < known.renewed) {
+            // Of a paced bucket nothing is left for a moment after each charge, which says nothing of how much of it is used.
+            let says_what_is_left = |known: &Known| now < known.renewed && !rule.limit().is_paced();
+            if let Some(known) = known.filter(says_what_is_left) {
                 self.limiter.reset(&rule, identity);
                 let whole = rule.limit().capacity();
                 let share = known.remaining / nodes;
@@ -266,7 +268,8 @@ fn share_of(limit: &Limit, nodes: u64) -> Limit {
             // By the day, so that little is lost by rounding.
             let a_day = Window::Day.nanos() / rate.window().nanos();
             let rate = Rate::per_day(part(rate.tokens().saturating_mul(a_day)));
-            Limit::of(kind, rate).burst(part(limit.capacity())).build()
+            let share = Limit::of(kind, rate).burst(part(limit.capacity()));
+            if limit.is_paced() { share.paced().build() } else { share.build() }
         }
         (kind, Some(rate), _) => {
             Limit::of(kind, Rate::new(part(rate.tokens()), rate.window())).build()
@@ -292,5 +295,8 @@ mod tests {
         assert_eq!(share_of(&quota, 3).capacity(), 333);
         assert_eq!(share_of(&quota, 3000).capacity(), 1);
         assert_eq!(share_of(&bucket, 1).capacity(), 100);
+        let paced = Limit::leaky_bucket(Rate::per_second(7)).burst(100).paced().build().unwrap();
+        assert!(share_of(&paced, 4).is_paced());
+        assert!(!share_of(&bucket, 4).is_paced());
     }
 }

@@ -60,10 +60,10 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
     #[inline]
     fn try_charge(&self, asked: &Asked<'_>) -> Option<Answered> {
         let Terms { shared, share, .. } = &*self.0;
-        if shared.strict.is_up() {
+        let told = asked.counter.get::<Told>()?;
+        if shared.strict.is_up() && !told.account.is_unheard() {
             return None;
         }
-        let told = asked.counter.get::<Told>()?;
         // What is admitted meanwhile stands in the account, and is told when that is possible.
         let of = (&told.outage, told.identity);
         Some(shared.fall_back(share, of, (asked.cost, || Owing::Nothing)))

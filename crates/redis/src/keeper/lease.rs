@@ -45,7 +45,7 @@ impl Leased {
     pub(super) fn recover<C: Clock>(&self, shared: &Shared<C>) -> bool {
         let figures = self.held.figures.lock().clone();
         let debt = self.outage.take_debt(&shared.limiter, self.identity, &figures);
-        self.held.owe(debt.admitted.min(debt.unpaid), debt.in_view);
+        self.held.owe(debt.admitted, debt.unpaid, debt.in_view);
         self.outage.settle()
     }
 }
@@ -139,5 +139,61 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             let _ = shared.leases.give_up(&leased.held).await;
             shared.strict.reset(leased.held.key()).await.is_ok()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_engine::{FakeClock, Limiter, Time};
+    use tollgate_gate::elsewhere::Elsewhere;
+    use tollgate_policy::compile::{PlacedLimit, Policy};
+    use tollgate_policy::shapes::{Consistency, Fallback};
+
+    use super::*;
+    use crate::{Settings, SharedCounters, Sharing};
+
+    const POLICY: &str = "
+rate_limit_sync: { enabled: true }
+plans: { a: { rate_limit: { algorithm: token_bucket, sustained: { rate: 100, window: second },
+    scope: user, consistency: lease } } }
+tenants: [ { id: acme, plan: a } ]
+";
+
+    /// Redis grants nothing for an hour, and the node admits its share all the while.
+    #[tokio::test]
+    async fn time_pays_off_what_is_owed_of_a_bucket() {
+        let clock = FakeClock::at(Time::from_nanos(1_767_225_600_000_000_000));
+        let limiter = Arc::new(Limiter::with_clock(clock.clone(), 100));
+        let sharing = Sharing {
+            // Nobody listens there.
+            settings: Settings::new("redis://127.0.0.1:1").unwrap(),
+            prefix: "tollgate".to_owned(),
+            interval: Duration::from_secs(1),
+            fallback: Fallback::LocalOnly,
+            max_keys: 100,
+        };
+        let counters = SharedCounters::start(sharing, &limiter);
+        let policy = Policy::of("policy.yaml", POLICY.as_bytes()).unwrap();
+        let is_leased = |limit: &&PlacedLimit| limit.consistency() == Consistency::Lease;
+        let limit = policy.limits().iter().find(is_leased).unwrap();
+        let rule = limiter.define(limit.counter(), limit.limit().clone());
+        let keeper = counters.keeper(limit, &rule).unwrap();
+        let identity = limiter.identity("one");
+        let whose = Whose { hash: 1, identity, name: &|| "one".to_owned() };
+        let counter = keeper.counter(&whose).unwrap();
+        let leased = counter.get::<Leased>().unwrap();
+        for second in 0..3600 {
+            let asked = Asked { counter: &counter, cost: 1, now: limiter.clock().now() };
+            let is_made = |answered| {
+                matches!(answered, Some(Answered::Decided(Decision { refusal: None, .. }, _)))
+            };
+            let admitted = (0..150).filter(|_| is_made(keeper.try_charge(&asked))).count();
+            assert_eq!(admitted, 100, "in second {second}");
+            leased.recover(&counters.0);
+            assert_eq!(leased.held.owed(), 100, "in second {second}");
+            clock.advance(Duration::from_secs(1));
+        }
     }
 }

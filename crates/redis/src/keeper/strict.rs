@@ -124,14 +124,19 @@ impl<C: Clock + 'static> Part<C> {
 /// All were decided by Redis.
 fn decided<C: Clock + 'static>(parts: Parts<C>, answer: Answer) -> TogetherAnswered {
     let now = parts.first().map(|part| part.terms.shared.limiter.clock().now());
-    for (part, decision) in parts.iter().zip(answer.decisions()) {
-        let Some(now) = now else { continue };
+    let decisions = || answer.decisions().enumerate();
+    for (part, (nth, decision)) in parts.iter().zip(decisions()) {
+        let Some(now) = now.filter(|_| answer.is_known(nth)) else { continue };
         part.counted()
             .outage
             .note(decision.standing.remaining, now + decision.standing.reset_after);
     }
-    let answered = |decision| Answered::Decided(decision, Mark::default());
-    let answers = answer.decisions().map(answered).collect();
+    let answered = |(nth, decision)| match answer.is_known(nth) {
+        true => Answered::Decided(decision, Mark::default()),
+        // Another one refuses the request.
+        false => Answered::Uncounted,
+    };
+    let answers = decisions().map(answered).collect();
     if !answer.verdict().is_admitted() {
         return TogetherAnswered { answers, give_back: None };
     }
@@ -191,14 +196,10 @@ impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
             let answered = {
                 let charges: SmallVec<[Charge<'_>; 4]> = parts.iter().map(Part::charge).collect();
                 let begun = asked.first().map_or(Time::EPOCH, |first| first.asked.now);
-                match shared.waited(begun) {
-                    // The connection's deadline is the request's.
-                    waited if waited < A_MOMENT => shared.strict.take(&charges).await,
-                    _ => {
-                        let deadline = shared.deadline(begun);
-                        shared.strict.within(deadline, shared.strict.take(&charges)).await
-                    }
-                }
+                // Else the connection's deadline is the request's.
+                let has_waited = shared.waited(begun) >= A_MOMENT;
+                let deadline = has_waited.then(|| shared.deadline(begun));
+                shared.strict.take_before(deadline, &charges).await
             };
             match answered {
                 Ok(answer) => decided(parts, answer),

@@ -83,7 +83,7 @@ async fn what_redis_did_not_take_back_is_still_held() {
     assert!(!slice.is_done(now));
     assert_eq!(slice.report(0, now), Report { granted: 10, unspent: 7, mark: 7 });
     assert!(slice.is_done(now), "nothing more can be told of it");
-    slice.owe(1, InView::ALWAYS);
+    slice.owe(1, 1, InView::ALWAYS);
     assert!(!slice.is_done(now), "but what is owed is to be paid");
 }
 
@@ -106,7 +106,7 @@ async fn only_what_this_slice_spent_can_be_put_back() {
 async fn what_is_owed_is_paid_before_anything_is_spent() {
     let now = Instant::now();
     let mut slice = Slice::new(now);
-    slice.owe(15, InView::ALWAYS);
+    slice.owe(15, 15, InView::ALWAYS);
     assert_eq!(slice.demand(1, LIFE, now), 16);
     slice.begin(grant(10), Report::default(), 16, now);
     assert!(!slice.spend(1, now));

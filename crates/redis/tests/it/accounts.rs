@@ -13,8 +13,9 @@ use crate::servers::{Brand, Server, on_both, run, until};
 /// In microseconds.
 const NOW: u64 = 1_767_225_600_000_000;
 
-/// Nodes that tell one counter of a thousand a day what they consumed, all at the same moment.
+/// Nodes that tell one counter of a thousand a day what they consumed, all at the same moment unless a test moves it.
 struct Desk {
+    now: u64,
     connection: redis::Connection,
     driven: Driven,
     figures: Figures,
@@ -31,7 +32,7 @@ impl Desk {
         for body in driven.bodies() {
             redis::cmd("SCRIPT").arg("LOAD").arg(body).exec(&mut connection).unwrap();
         }
-        Desk { connection, driven, figures: Figures::of(limit).unwrap() }
+        Desk { now: NOW, connection, driven, figures: Figures::of(limit).unwrap() }
     }
 
     /// Tells what an account has to tell.
@@ -51,12 +52,12 @@ impl Desk {
 
     /// The same, but the node does not hear the answer.
     fn lose_answer(&mut self, node: &str, account: &mut Account) -> redis::Value {
-        let cmd = self.driven.sync("alice", &self.figures, (node, account.told()), NOW);
+        let cmd = self.driven.sync("alice", &self.figures, (node, account.told()), self.now);
         cmd.query(&mut self.connection).unwrap()
     }
 
     fn reset(&mut self) {
-        let cmd = self.driven.sync("alice", &self.figures, ("a", Told::reset()), NOW);
+        let cmd = self.driven.sync("alice", &self.figures, ("a", Told::reset()), self.now);
         cmd.exec(&mut self.connection).unwrap();
     }
 
@@ -241,7 +242,34 @@ fn given_back(brand: Brand) {
     assert_eq!((desk.number("total"), desk.number("tokens")), (160, 840));
 }
 
+/// Each start of a node has a name of its own, and a counter in steady use never expires.
+fn names_of_long_ago(brand: Brand) {
+    const DAY: u64 = 86_400_000_000;
+    let server = Server::start(brand);
+    let mut desk = Desk::at(&server);
+    let (mut late, mut steady) = (Account::default(), Account::default());
+    late.consume(7);
+    assert_eq!(desk.sync("late", &mut late), News::Left(993));
+    for day in 0..300 {
+        desk.now = NOW + day * DAY;
+        let mut started = Account::default();
+        started.consume(1);
+        desk.sync(&format!("{day}"), &mut started);
+        steady.consume(1);
+        desk.sync("steady", &mut steady);
+    }
+    let fields: Vec<String> = server.ask(&["HKEYS", "alice"]);
+    assert!(fields.len() < 40, "{} fields", fields.len());
+    assert!(fields.contains(&"node:steady".to_owned()) && fields.contains(&"node:299".to_owned()));
+    // One that comes back is counted from where it was, and hears of the others.
+    late.consume(5);
+    assert_eq!(desk.sync("late", &mut late), News::Others(600));
+    assert_eq!(desk.sync("late", &mut late), News::Others(0));
+    assert_eq!(desk.number("total"), 612);
+}
+
 on_both! {
+    names => names_of_long_ago;
     reset => made_new;
     reset_elsewhere => reset_on_one_node;
     debt_once => debt_is_owed_once;

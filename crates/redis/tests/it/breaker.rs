@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tollgate_engine::{Limit, Rate};
 use tollgate_redis::{Charge, Figures, Settings, Strict, Unavailable};
 
+use crate::proxy::Proxy;
 use crate::servers::{Brand, Server, free_port, on_both, run, until};
 
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -121,6 +122,32 @@ fn a_lost_call_is_not_repeated(brand: Brand) {
     });
 }
 
+/// A server that has forgotten its scripts under load is told them once, and is not thought dead for it.
+fn forgotten_scripts_are_sent_once(brand: Brand) {
+    let server = Server::start(brand);
+    let proxy = Proxy::to(server.port());
+    run(async {
+        let settings = Settings::new(&proxy.url()).unwrap().timeout(Duration::from_secs(8));
+        let strict = Strict::start(settings);
+        assert_eq!(take_again(&strict).await, 999);
+        // One by one it would be thirteen seconds for each pipeline.
+        proxy.delay(Duration::from_millis(100));
+        server.ask::<()>(&["SCRIPT", "FLUSH"]);
+        let callers: Vec<_> = (0..300)
+            .map(|_| {
+                let strict = strict.clone();
+                tokio::spawn(async move { take(&strict).await })
+            })
+            .collect();
+        for caller in callers {
+            caller.await.unwrap().unwrap();
+        }
+        assert_eq!(strict.times_opened(), 0);
+        proxy.delay(Duration::ZERO);
+        assert_eq!(take(&strict).await, Ok(698), "each was charged once");
+    });
+}
+
 fn an_acl_user_is_let_in(brand: Brand) {
     let server = Server::start(brand);
     let may =
@@ -142,5 +169,6 @@ on_both! {
     killed => a_killed_server_fails_calls_at_once_and_is_found_again;
     paused => a_paused_server_costs_the_timeout_once;
     lost_calls => a_lost_call_is_not_repeated;
+    forgotten => forgotten_scripts_are_sent_once;
     acl_user => an_acl_user_is_let_in;
 }

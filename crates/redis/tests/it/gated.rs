@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tollgate_engine::{Clock, Limiter, Strategy, SystemClock, Time};
+use tollgate_engine::{Clock, Limiter, Rule, Strategy, SystemClock, Time};
 use tollgate_gate::elsewhere::{
     Answered, Asked, Counter, Elsewhere, Keeper, Manner, Together, Whose,
 };
@@ -32,10 +32,11 @@ impl Clock for NodeClock {
     }
 }
 
-/// One limit of one node, which time does not fill while a test runs.
+/// One limit of one node, which time does not fill while a test runs, unless its rate says so.
 pub struct Node {
     pub shared: SharedCounters<NodeClock>,
     limiter: Arc<Limiter<NodeClock>>,
+    rule: Arc<Rule>,
     keeper: Arc<dyn Keeper>,
 }
 
@@ -43,6 +44,8 @@ pub struct Node {
 #[derive(Clone, Copy)]
 pub enum Counts {
     Bucket,
+    /// A leaky bucket in front of a queue.
+    Paced,
     /// Windows of a day.
     Window,
     /// A month's balance.
@@ -56,6 +59,8 @@ pub struct Terms {
     pub behind: Duration,
     pub consistency: Consistency,
     pub capacity: u64,
+    /// What comes back to a bucket: so many tokens in such a window.
+    pub rate: (u64, &'static str),
     pub fallback: Fallback,
     pub timeout: Duration,
     pub max_keys: usize,
@@ -66,6 +71,7 @@ pub const TERMS: Terms = Terms {
     behind: Duration::ZERO,
     consistency: Consistency::Strict,
     capacity: 100,
+    rate: (1, "day"),
     fallback: Fallback::LocalOnly,
     timeout: LONG,
     max_keys: 100_000,
@@ -75,13 +81,18 @@ impl Node {
     pub async fn start(url: &str, terms: Terms) -> Node {
         let consistency = match terms.consistency {
             Consistency::Lease => "lease",
+            Consistency::Hybrid => "hybrid",
             _ => "strict",
         };
-        let capacity = terms.capacity;
+        let (capacity, (rate, window)) = (terms.capacity, terms.rate);
         let limit = match terms.counts {
             Counts::Bucket => format!(
-                "rate_limit: {{ algorithm: token_bucket, sustained: {{ rate: 1, window: day }},
+                "rate_limit: {{ algorithm: token_bucket, sustained: {{ rate: {rate}, window: {window} }},
     burst: {{ capacity: {capacity} }}, scope: user, consistency: {consistency} }}"
+            ),
+            Counts::Paced => format!(
+                "rate_limit: {{ algorithm: leaky_bucket, sustained: {{ rate: {rate}, window: {window} }},
+    burst: {{ capacity: {capacity} }}, strategy: queue, scope: user, consistency: {consistency} }}"
             ),
             Counts::Window => format!(
                 "rate_limit: {{ algorithm: fixed_window, sustained: {{ rate: {capacity}, window: day }},
@@ -109,11 +120,12 @@ tenants: [ {{ id: acme, plan: a }} ]
             max_keys: terms.max_keys,
         };
         let shared = SharedCounters::start(sharing, &limiter);
-        let limit =
-            policy.limits().iter().find(|limit| limit.consistency() == terms.consistency).unwrap();
+        // There are limits that nobody has written too.
+        let mut ours = policy.limits().iter().filter(|limit| limit.source() == "plan:a");
+        let limit = ours.find(|limit| limit.consistency() == terms.consistency).unwrap();
         let rule = limiter.define(limit.counter(), limit.limit().clone());
         let keeper = shared.keeper(limit, &rule).unwrap();
-        let node = Node { shared, limiter, keeper };
+        let node = Node { shared, limiter, rule, keeper };
         node.up().await;
         node
     }
@@ -154,7 +166,26 @@ tenants: [ {{ id: acme, plan: a }} ]
     }
 
     pub async fn is_admitted(&self) -> bool {
-        is_admitted(self.ask_for(&self.counter(), 1).await)
+        match self.keeper.manner() {
+            Manner::Told => self.is_admitted_here(),
+            _ => is_admitted(self.ask_for(&self.counter(), 1).await),
+        }
+    }
+
+    /// The limiter decides, the keeper besides if it wants to, and if both admit it the keeper is told.
+    fn is_admitted_here(&self) -> bool {
+        let identity = self.limiter.identity("one");
+        if !self.limiter.decide(&self.rule, identity, 1).is_allowed() {
+            return false;
+        }
+        let counter = self.counter();
+        let asked = Asked { counter: &counter, cost: 1, now: self.limiter.clock().now() };
+        let passes = self.keeper.try_charge(&asked).is_none_or(is_admitted);
+        match passes {
+            true => self.keeper.told(&asked),
+            false => self.limiter.restore(&self.rule, identity, 1),
+        }
+        passes
     }
 
     /// Asks so often, and tells how many were admitted.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod accounts;
+mod alive;
 mod breaker;
 mod chains;
 mod cluster;
@@ -15,9 +16,13 @@ mod hybrid;
 mod keepers;
 mod killed;
 mod leases;
+mod paced;
 mod periods;
 mod proxy;
+mod refusing;
 mod rounds;
 mod scale;
+mod sentinels;
 mod servers;
+mod slots;
 mod tls;
