@@ -213,6 +213,7 @@ impl Bounds<'_> {
     {
         let mut is_closing = false;
         let (mut doing, mut begun) = (Doing::Talking, self.activity.begun.get());
+        let mut taken = 0;
         self.looks.arm(self.worker.limits().idle_timeout);
         std::future::poll_fn(|cx| {
             loop {
@@ -227,10 +228,16 @@ impl Bounds<'_> {
                 let now = (self.activity.doing(), self.activity.begun.get());
                 if now != (doing, begun) {
                     (doing, begun) = now;
+                    self.activity.peer.took_more(&mut taken);
                     self.arm(doing);
                 }
                 if self.watch.poll(cx).is_pending() {
                     return Poll::Pending;
+                }
+                // Compared here, and not with every write.
+                if doing == Doing::Talking && self.activity.peer.took_more(&mut taken) {
+                    self.arm(doing);
+                    continue;
                 }
                 if is_closing || doing != Doing::Nothing {
                     self.worker.count(|counts| &counts.timeouts);

@@ -16,6 +16,7 @@ mod http2_bodies;
 mod hygiene;
 mod law;
 mod retries;
+mod slow_readers;
 mod streaming;
 mod support;
 mod switching;
