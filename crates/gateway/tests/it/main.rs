@@ -7,6 +7,7 @@ mod caller;
 mod claims;
 mod connecting;
 mod drain;
+mod early_answers;
 mod floods;
 mod forwarding;
 mod hang_up;
