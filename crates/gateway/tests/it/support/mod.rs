@@ -130,6 +130,10 @@ impl Handler for ForwardsAll {
         match request.uri().path() {
             "/panic" => panic!("told to"),
             "/one-piece" => return Response::new(Body::from(Bytes::from_static(&LARGE))),
+            "/blocks" => {
+                drop(tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_secs(3600))));
+                return Response::new(Body::from("a thread is blocked"));
+            }
             "/refuse" => {
                 let mut response = Response::new(Body::from("refused"));
                 *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
