@@ -109,3 +109,18 @@ fn a_blocked_thread_does_not_hold_up_the_end() {
     let stopped = gateway.stop();
     eventually("it has stopped", || stopped.is_finished());
 }
+
+/// It was waited for as long as its first byte may take.
+#[test]
+fn a_connection_that_has_said_nothing_does_not_hold_up_the_end() {
+    let mut gateway = TestGateway::with(&[&Served::echo().url()], |server| {
+        server.caps.header_timeout_ms = 600_000;
+        server.drain_timeout_ms = 600_000;
+    });
+    let mut silent = Raw::connect(gateway.address);
+    eventually("it is accepted", || gateway.counts.open() == 1);
+    let stopped = gateway.stop();
+    eventually("it has stopped", || stopped.is_finished());
+    assert_eq!(silent.rest(), "");
+    assert_eq!(gateway.counts.timeouts(), 0);
+}
