@@ -10,6 +10,7 @@ use tollgate_policy::Cidr;
 use tollgate_policy::compile::{PlanInForce, Policy};
 use tollgate_policy::shapes::{self, Auth};
 
+use super::keys::FileKeys;
 use super::metrics::{Endpoint, Metrics, Tier};
 use crate::tls::{TlsError, Trust};
 use crate::upstream::Upstream;
@@ -19,6 +20,7 @@ use crate::upstream::Upstream;
 pub struct Plane {
     in_force: Arc<InForce>,
     upstreams: Vec<InUse>,
+    keys: FileKeys,
     key_header: HeaderName,
     failures: Arc<Rule>,
     /// As headers tell upstreams, by number.
@@ -55,6 +57,7 @@ impl InUse {
 pub struct ReadyPlane {
     policy: Policy,
     upstreams: Vec<InUse>,
+    keys: FileKeys,
     key_header: HeaderName,
     failures: Limit,
 }
@@ -87,7 +90,7 @@ impl ReadyPlane {
 
     /// Binds it to counters: from here on they go by its figures.
     pub fn bind<C: Clock>(self, gate: &Gate<C>, metrics: &Metrics) -> Plane {
-        let ReadyPlane { policy, upstreams, key_header, failures } = self;
+        let ReadyPlane { policy, upstreams, keys, key_header, failures } = self;
         upstreams.iter().for_each(InUse::enforce);
         let value =
             |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
@@ -95,6 +98,7 @@ impl ReadyPlane {
         let tiers = plans.iter().map(PlanInForce::name).chain(["none"]);
         Plane {
             upstreams,
+            keys,
             key_header,
             failures: gate.limiter().define("ip:auth.failures", failures),
             tenants: policy.tenants().all().iter().map(|tenant| value(tenant.id())).collect(),
@@ -134,12 +138,18 @@ impl Plane {
             .map_err(PlaneError::Failures)?;
         let key_header = HeaderName::from_bytes(auth.header.as_str().as_bytes())
             .unwrap_or(HeaderName::from_static("x-api-key"));
-        Ok(ReadyPlane { policy, upstreams, key_header, failures })
+        let keys = FileKeys::of(&policy);
+        Ok(ReadyPlane { policy, upstreams, keys, key_header, failures })
     }
 
     /// The policy in force.
     pub fn in_force(&self) -> &Arc<InForce> {
         &self.in_force
+    }
+
+    /// The keys that its file declares.
+    pub fn keys(&self) -> &FileKeys {
+        &self.keys
     }
 
     pub(crate) fn upstream(&self, number: usize) -> &Arc<Upstream> {
