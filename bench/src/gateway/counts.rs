@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use tollgate_gate::Gate;
-use tollgate_gateway::law::{FileKeys, Law, Metrics, Plane, Shared};
+use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
 use tollgate_gateway::{Gateway, Settings};
 use tollgate_policy::compile::Policy;
 
@@ -56,10 +56,10 @@ fn allocations_a_request() -> Result<f64, String> {
     let policy = Policy::of("bench", text.as_bytes()).map_err(|f| f.diagnostics.to_string())?;
     let settings = Settings::new(&policy.settings().server);
     let gate = Gate::new(1_000_000);
-    let (keys, metrics) = (FileKeys::of(&policy), Metrics::default());
+    let metrics = Metrics::default();
     let plane = Plane::prepare(policy, None).map_err(|error| error.to_string())?;
     let plane = plane.bind(&gate, &metrics);
-    let shared = Shared::new((gate, metrics), keys, plane);
+    let shared = Shared::new((gate, metrics), (), plane);
     let gateway = Gateway::bind(settings).map_err(|error| error.to_string())?;
     let running = gateway
         .start(move || Law::new(&Arc::clone(&shared), ()))

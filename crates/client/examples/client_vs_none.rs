@@ -20,7 +20,7 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tollgate_client::{Ask, Pacer, Settings};
 use tollgate_gate::Gate;
-use tollgate_gateway::law::{FileKeys, Law, Metrics, Plane, Shared};
+use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
 use tollgate_gateway::{Body, Connection, Forwarder, Gateway, Handler, RequestBody};
 use tollgate_policy::Sha256;
 use tollgate_policy::compile::Policy;
@@ -182,9 +182,9 @@ keys:\n{}",
     .map_err(|faults| faults.diagnostics.to_string())?;
     let server = policy.settings().server.clone();
     let gate = Gate::new(10_000);
-    let (keys, metrics) = (FileKeys::of(&policy), Metrics::default());
+    let metrics = Metrics::default();
     let plane = Plane::prepare(policy, None)?.bind(&gate, &metrics);
-    let shared = Shared::new((gate, metrics), keys, plane);
+    let shared = Shared::new((gate, metrics), (), plane);
     start(&server, move || Law::new(&shared, ()))
 }
 

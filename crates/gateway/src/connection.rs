@@ -131,10 +131,10 @@ pub(crate) async fn serve<H: Handler>(
 ) {
     let watch = worker.ticker().watch();
     watch.arm(worker.limits().header_timeout);
-    let (stream, is_http2) = match before(&watch, open(tcp, &worker)).await {
+    let (stream, is_http2) = match opened(tcp, &worker, &watch).await {
         Some(Ok(opened)) => opened,
         Some(Err(error)) => return tracing::debug!(%peer, %error, "a connection did not begin"),
-        None => return worker.count(|counts| &counts.timeouts),
+        None => return,
     };
     let connection = connection(peer, &worker, &stream);
     let activity = Rc::clone(&connection.activity);
@@ -187,12 +187,20 @@ async fn open(tcp: TcpStream, worker: &Worker) -> std::io::Result<(Stream, bool)
     Ok((stream, is_http2))
 }
 
-/// What `work` results in, or nothing if the watch ends before.
-pub(crate) async fn before<T>(watch: &Watch, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => watch.poll(cx).map(|()| None),
+/// A connection whose first bytes have come; nothing if they do not come in time, or not before idle connections are closed.
+async fn opened(
+    tcp: TcpStream,
+    worker: &Worker,
+    watch: &Watch,
+) -> Option<std::io::Result<(Stream, bool)>> {
+    let mut opening = pin!(open(tcp, worker));
+    std::future::poll_fn(|cx| match opening.as_mut().poll(cx) {
+        Poll::Ready(opened) => Poll::Ready(Some(opened)),
+        Poll::Pending if worker.phase() >= Phase::Closing => Poll::Ready(None),
+        Poll::Pending => watch.poll(cx).map(|()| {
+            worker.count(|counts| &counts.timeouts);
+            None
+        }),
     })
     .await
 }
@@ -213,6 +221,7 @@ impl Bounds<'_> {
     {
         let mut is_closing = false;
         let (mut doing, mut begun) = (Doing::Talking, self.activity.begun.get());
+        let mut taken = 0;
         self.looks.arm(self.worker.limits().idle_timeout);
         std::future::poll_fn(|cx| {
             loop {
@@ -227,10 +236,16 @@ impl Bounds<'_> {
                 let now = (self.activity.doing(), self.activity.begun.get());
                 if now != (doing, begun) {
                     (doing, begun) = now;
+                    self.activity.peer.took_more(&mut taken);
                     self.arm(doing);
                 }
                 if self.watch.poll(cx).is_pending() {
                     return Poll::Pending;
+                }
+                // Compared here, and not with every write.
+                if doing == Doing::Talking && self.activity.peer.took_more(&mut taken) {
+                    self.arm(doing);
+                    continue;
                 }
                 if is_closing || doing != Doing::Nothing {
                     self.worker.count(|counts| &counts.timeouts);

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -40,6 +40,8 @@ pub(crate) struct Peer(Arc<Signals>);
 struct Signals {
     /// It does not take what we write.
     is_deaf: AtomicBool,
+    /// Bytes that were written so far.
+    written: AtomicUsize,
 }
 
 impl Peer {
@@ -47,8 +49,19 @@ impl Peer {
         self.0.is_deaf.load(Relaxed)
     }
 
+    /// Whether it took anything since the last look, which left in `seen` what had been written by then. Who reads slowly is deaf
+    /// whenever it is looked at, and still reads.
+    pub(crate) fn took_more(&self, seen: &mut usize) -> bool {
+        let written = self.0.written.load(Relaxed);
+        std::mem::replace(seen, written) != written
+    }
+
     fn written(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.0.is_deaf.store(polled.is_pending(), Relaxed);
+        if let Poll::Ready(Ok(some)) = polled {
+            // Nobody else writes, so nothing is lost between the two.
+            self.0.written.store(self.0.written.load(Relaxed).wrapping_add(some), Relaxed);
+        }
         polled
     }
 }

@@ -191,7 +191,7 @@ impl Start {
     /// Serves until told to stop, and then until nothing is left or it has taken too long.
     pub(crate) fn run<H: Handler>(self, handler: H) -> io::Result<()> {
         let runtime = runtime()?;
-        runtime.block_on(async move {
+        let served = runtime.block_on(async move {
             let listener = TcpListener::from_std(self.listener)?;
             let ticker = Ticker::new();
             let presence = Presence::new(&self.counts);
@@ -230,7 +230,10 @@ impl Start {
             let acceptor = Acceptor { listener, handler, worker, stop: self.stop };
             acceptor.accept_and_drain().await;
             Ok(())
-        })
+        });
+        // Dropped, it would wait for whatever blocks a thread beside it: the system's resolver may take minutes to give up.
+        runtime.shutdown_background();
+        served
     }
 }
 

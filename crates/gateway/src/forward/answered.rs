@@ -1,6 +1,7 @@
 //! The body of an upstream's response, as it comes.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ pub(crate) enum Answered {
     /// The connection has a task; over HTTP/2, other requests too.
     Shared(
         hyper::body::Incoming,
-        #[expect(dead_code, reason = "kept as long as the body is")] Option<UnderWay>,
+        #[expect(dead_code, reason = "kept as long as the body is")] Option<Rc<UnderWay>>,
     ),
 }
 
@@ -28,7 +29,10 @@ impl Answered {
         Answered::Own(incoming)
     }
 
-    pub(crate) fn shared(incoming: hyper::body::Incoming, under_way: Option<UnderWay>) -> Answered {
+    pub(crate) fn shared(
+        incoming: hyper::body::Incoming,
+        under_way: Option<Rc<UnderWay>>,
+    ) -> Answered {
         Answered::Shared(incoming, under_way)
     }
 

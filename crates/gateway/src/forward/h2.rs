@@ -85,9 +85,9 @@ impl Shared {
         let mut request = outbound.take();
         let host = request.headers().get(HOST).cloned();
         head::for_http2(&mut request, &pool.target.origin);
-        let under_way = UnderWay::new(&self.state);
+        let under_way = Rc::new(UnderWay::new(&self.state));
         let patience = Patience::new(ticker, timeout, request.body());
-        let request = request.map(|body| Upload::new(body, &patience));
+        let request = request.map(|body| Upload::new(body, &patience, &under_way));
         let mut answer = pin!(self.sender.try_send_request(request));
         let answered = poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
@@ -125,7 +125,7 @@ impl Shared {
     }
 }
 
-/// A request under way on a shared connection.
+/// A request under way on a shared connection: until its response and its body have come to their ends.
 #[derive(Debug)]
 pub(crate) struct UnderWay(Rc<State>);
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::h2::UnderWay;
 use crate::request_body::{RequestBody, RequestBodyError};
 use crate::ticker::{Ticker, Watch};
 
@@ -62,15 +63,17 @@ impl Patience {
 pub(crate) struct Upload {
     body: RequestBody,
     patience: Option<Rc<Shared>>,
+    /// It may take longer than the response, and its stream with it.
+    _under_way: Rc<UnderWay>,
 }
 
 impl Upload {
-    pub(crate) fn new(body: RequestBody, patience: &Patience) -> Upload {
+    pub(crate) fn new(body: RequestBody, patience: &Patience, under_way: &Rc<UnderWay>) -> Upload {
         let patience = match patience {
             Patience::Plain(_) => None,
             Patience::Shared(shared) => Some(Rc::clone(shared)),
         };
-        Upload { body, patience }
+        Upload { body, patience, _under_way: Rc::clone(under_way) }
     }
 
     pub(crate) fn into_body(self) -> RequestBody {

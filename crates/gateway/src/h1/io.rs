@@ -37,6 +37,11 @@ impl Io {
         self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// Whether the peer took anything since the last look; see [`crate::stream::Peer`].
+    pub(super) fn took_more(&self, seen: &mut usize) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.peer().took_more(seen))
+    }
+
     /// Reads what is there; 0 at the end.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let stream = self.stream.as_mut().map(Pin::new);

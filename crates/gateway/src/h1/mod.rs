@@ -14,12 +14,12 @@ pub(crate) mod decoder;
 pub(crate) mod fields;
 mod head;
 mod io;
+mod owned;
 mod respond;
 mod wire;
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Buf;
@@ -33,6 +33,7 @@ use crate::ticker::Watch;
 use crate::upgrade::Switch;
 use crate::worker::{Phase, Worker};
 use head::{Head, Parsed};
+use owned::Owned;
 pub(crate) use respond::last_words;
 use respond::{Exchange, respond};
 pub(crate) use wire::Wire;
@@ -48,7 +49,7 @@ enum Next {
 /// Serves a connection to its end. `watch` is armed: it bounds the time in which the first head has to come.
 pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &Watch) {
     let worker = entry.worker();
-    let mut wire = Rc::new(Wire::new(stream));
+    let mut wire = Owned::new(stream);
     loop {
         let mut head = match next(&wire, worker, watch).await {
             Next::Head(head) => head,
@@ -73,24 +74,25 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
         wire.begin(&mut head, worker);
         let Some((response, is_last)) = answer(&wire, entry, head).await else { return };
         // Said with the answer, it keeps the caller from sending its next request to nobody.
-        exchange.is_kept &= !is_last && (Rc::strong_count(&wire) > 1 || wire.may_be_drained());
+        exchange.is_kept &= !is_last && (wire.is_shared() || wire.may_be_drained());
         let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let Ok(is_kept) = respond(&wire, (worker, watch), response, &exchange).await else {
             return;
         };
         if is_switched {
-            if let (Some(switch), Some(wire)) = (switch, Rc::into_inner(wire)) {
-                switch.take(wire.into_stream());
+            if let (Some(switch), false) = (switch, wire.is_shared()) {
+                switch.take(wire.take_stream());
             }
             return;
         }
-        if !is_kept || !wire.drain(watch).await {
-            return wire.linger(watch).await;
-        }
+        let is_alone = wire.is_left_alone(watch).await;
         // Whoever still holds the last request's body must not read of the next.
-        if Rc::strong_count(&wire) > 1 {
-            let Some(stream) = wire.take_over() else { return };
-            wire = Rc::new(stream);
+        if wire.is_shared() {
+            let Some(same) = wire.take_over() else { return };
+            wire = same;
+        }
+        if !is_alone || !is_kept || !wire.drain(watch).await {
+            return wire.linger(watch).await;
         }
         // The first request's time began with its connection; each later one's begins here, if half a head is there already.
         let limits = worker.limits();

@@ -72,7 +72,8 @@ pub(super) async fn respond(
     let takes_trailers = exchange.takes_trailers && framing == Framing::Chunked;
     let named = if takes_trailers { parts.headers.get(TRAILER).cloned() } else { None };
     let is_over = framing == Framing::None || framing == Framing::Length(0);
-    let mut writer = Writer { body, framing, named, large: Bytes::new(), is_over, is_deaf: false };
+    let mut writer =
+        Writer { body, framing, named, large: Bytes::new(), is_over, deaf_since: None };
     let written = poll_fn(|cx| writer.poll(cx, wire, (worker, watch))).await;
     if written.is_ok() {
         let mut io = wire.io();
@@ -102,8 +103,8 @@ struct Writer {
     /// A piece that is too large to be copied; it follows what is in the buffer.
     large: Bytes,
     is_over: bool,
-    /// The caller does not take what we write.
-    is_deaf: bool,
+    /// The caller does not take what we write; and what it had taken at the last look.
+    deaf_since: Option<usize>,
 }
 
 impl Writer {
@@ -119,20 +120,16 @@ impl Writer {
             let gathered = self.gather(cx, &mut output);
             wire.io().output = output;
             let is_waiting = gathered?;
-            match self.poll_send(cx, &mut wire.io()) {
+            let sent = self.poll_send(cx, &mut wire.io());
+            match sent {
                 Poll::Ready(sent) => sent?,
                 Poll::Pending => {
-                    if !self.is_deaf {
-                        self.is_deaf = true;
-                        watch.arm(worker.limits().idle_timeout);
-                    }
-                    ready!(watch.poll(cx));
+                    ready!(self.poll_deaf(cx, wire, (worker, watch)));
                     worker.count(|counts| &counts.timeouts);
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
             }
-            if self.is_deaf {
-                self.is_deaf = false;
+            if self.deaf_since.take().is_some() {
                 watch.disarm();
             }
             if self.is_over {
@@ -143,6 +140,26 @@ impl Writer {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
             }
         }
+    }
+
+    /// Ready when the caller has taken nothing for too long.
+    fn poll_deaf(
+        &mut self,
+        cx: &mut Context<'_>,
+        wire: &Wire,
+        (worker, watch): (&Worker, &Watch),
+    ) -> Poll<()> {
+        if let Some(taken) = &mut self.deaf_since {
+            ready!(watch.poll(cx));
+            // A piece may be large, and who takes it slowly takes it.
+            if !wire.io().took_more(taken) {
+                return Poll::Ready(());
+            }
+        } else {
+            wire.io().took_more(self.deaf_since.insert(0));
+        }
+        watch.arm(worker.limits().idle_timeout);
+        watch.poll(cx)
     }
 
     /// Adds what the body has to what is to be sent. `true` if it has no more for now.

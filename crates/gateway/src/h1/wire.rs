@@ -25,7 +25,7 @@ const MOST_AHEAD: usize = 64 * 1024;
 
 /// How long, and how much, a caller may go on sending what nobody will read. Closing at once would make the kernel
 /// throw away the answer with it.
-const LINGER: Duration = Duration::from_secs(1);
+pub(super) const LINGER: Duration = Duration::from_secs(1);
 const MOST_DISCARDED: usize = 1024 * 1024;
 
 /// A connection, as the reader of its requests and of their bodies see it. One thread, one at a time.
@@ -45,6 +45,8 @@ pub(crate) struct Wire {
     is_read: Cell<bool>,
     /// The connection's own task, until the body is at its end: whoever reads that takes the socket over from it.
     owner: RefCell<Option<Waker>>,
+    /// Who waits for more of the body.
+    reader: RefCell<Option<Waker>>,
 }
 
 impl Wire {
@@ -58,6 +60,7 @@ impl Wire {
             is_answering: Cell::new(false),
             is_read: Cell::new(false),
             owner: RefCell::new(None),
+            reader: RefCell::new(None),
         }
     }
 
@@ -99,6 +102,7 @@ impl Wire {
     /// Whoever read the request's body, or was to, is gone. What comes of it is the connection's own to look at.
     pub(crate) fn leave_body(&self) {
         self.is_read.set(false);
+        self.reader.take();
         self.wake_owner(Waker::noop());
     }
 
@@ -111,8 +115,20 @@ impl Wire {
         }
     }
 
+    /// The connection's task is woken when the body is read or left.
+    pub(super) fn set_owner(&self, cx: &Context<'_>) {
+        remember(&self.owner, cx);
+    }
+
+    /// Lets whoever waits for more of the body look again.
+    pub(super) fn wake_reader(&self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
     /// Whether the request's body was read to its end.
-    fn is_finished(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         self.body.borrow().is_end()
     }
 
@@ -122,7 +138,8 @@ impl Wire {
         left && !self.expects.get() && !self.is_broken.get()
     }
 
-    /// Reads what is left of the request's body. `false` if it does not come, or is no good.
+    /// Reads what is left of the request's body, which nobody else may be reading: it would miss what is taken here. `false` if
+    /// it does not come, or is no good.
     pub(super) async fn drain(&self, watch: &Watch) -> bool {
         if self.is_finished() {
             return true;
@@ -191,10 +208,16 @@ impl Wire {
                     Poll::Pending => (),
                 }
             }
-            match ready!(io.poll_fill(cx)) {
-                Ok(1..) => (),
-                Ok(_) => return broken(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                Err(error) => return broken(error.into()),
+            match io.poll_fill(cx) {
+                Poll::Ready(Ok(1..)) => (),
+                Poll::Ready(Ok(_)) => {
+                    return broken(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                }
+                Poll::Ready(Err(error)) => return broken(error.into()),
+                Poll::Pending => {
+                    remember(&self.reader, cx);
+                    return Poll::Pending;
+                }
             }
         }
     }
@@ -203,10 +226,7 @@ impl Wire {
     /// when the request stands in line, a piece of the body is read ahead.
     pub(super) fn poll_hang_up(&self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_finished() {
-            match &mut *self.owner.borrow_mut() {
-                Some(owner) => owner.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
+            self.set_owner(cx);
             if self.is_read.get() {
                 return Poll::Pending;
             }
@@ -245,18 +265,17 @@ impl Wire {
         .await;
     }
 
-    /// The same connection under another name, because somebody holds on to this one.
-    pub(super) fn take_over(&self) -> Option<Wire> {
+    /// The socket, with what was read of it ahead.
+    pub(super) fn take_stream(&self) -> Option<Stream> {
         let mut io = self.io.borrow_mut();
-        let (stream, input) = (io.stream.take()?, std::mem::take(&mut io.input));
-        let wire = Wire::new(stream);
-        wire.io().input = input;
-        Some(wire)
+        let input = std::mem::take(&mut io.input);
+        io.stream.take().map(|stream| stream.rewind(input))
     }
+}
 
-    /// The socket, for another protocol.
-    pub(super) fn into_stream(self) -> Option<Stream> {
-        let io = self.io.into_inner();
-        io.stream.map(|stream| stream.rewind(io.input))
+fn remember(slot: &RefCell<Option<Waker>>, cx: &Context<'_>) {
+    match &mut *slot.borrow_mut() {
+        Some(waker) => waker.clone_from(cx.waker()),
+        none => *none = Some(cx.waker().clone()),
     }
 }

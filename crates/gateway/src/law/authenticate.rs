@@ -51,7 +51,7 @@ pub(crate) fn authenticate<'k, K: Keys, R: Recorder>(
         Shown::Mistyped => None,
     };
     let now = law.shared.gate.limiter().clock().now();
-    let found = digest.and_then(|digest| law.shared.keys.find(&digest, now));
+    let found = digest.and_then(|digest| law.shared.keys.find(plane.keys(), &digest, now));
     found
         .and_then(|key| by_key(law, plane, held.get_or_init(|| key), address))
         .ok_or_else(|| failed(law, plane, address))

@@ -1,9 +1,11 @@
 //! Keys as the law asks for them, and those that the file declares. Whoever keeps others implements [`Keys`] over both.
+//!
+//! The file's keys are part of the plane that its tenants and plans are part of: a request that had the one of the old file and
+//! the other of the new would be turned away with a good key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use tollgate_engine::Time;
 use tollgate_gate::OwnLimit;
 use tollgate_policy::Sha256;
@@ -14,8 +16,17 @@ pub trait Keys: Send + Sync + 'static {
     /// A key that was found, held as long as its request is under way.
     type Found: FoundKey;
 
-    /// The key with this digest, if there is one that has not ended.
-    fn find(&self, sha256: &Sha256, now: Time) -> Option<Self::Found>;
+    /// The key with this digest, if there is one that has not ended, here or among the file's.
+    fn find(&self, file: &FileKeys, sha256: &Sha256, now: Time) -> Option<Self::Found>;
+}
+
+/// Nobody keeps others than the file's.
+impl Keys for () {
+    type Found = Arc<FileKey>;
+
+    fn find(&self, file: &FileKeys, sha256: &Sha256, now: Time) -> Option<Arc<FileKey>> {
+        file.find(sha256, now)
+    }
 }
 
 /// What the law wants to know of a key.
@@ -44,7 +55,7 @@ pub trait FoundKey {
 
 /// The keys that the file declares.
 #[derive(Debug, Default)]
-pub struct FileKeys(ArcSwap<HashMap<[u8; 32], Arc<FileKey>>>);
+pub struct FileKeys(HashMap<[u8; 32], Arc<FileKey>>);
 
 /// A key that the file declares.
 #[derive(Debug)]
@@ -60,28 +71,7 @@ pub struct FileKey {
 
 impl FileKeys {
     /// The keys of a policy.
-    pub fn of(policy: &Policy) -> FileKeys {
-        let keys = FileKeys::default();
-        keys.replace(policy);
-        keys
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.load().len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Takes over all keys of another set, at once.
-    pub fn adopt(&self, other: &FileKeys) {
-        self.0.store(other.0.load_full());
-    }
-
-    fn replace(&self, policy: &Policy) {
+    pub(super) fn of(policy: &Policy) -> FileKeys {
         let key = |(place, key): (usize, &KeyInForce)| FileKey {
             id: key.id().into(),
             tenant: policy.tenants().all()[key.tenant()].id().into(),
@@ -92,17 +82,23 @@ impl FileKeys {
         };
         let all = policy.keys().iter().enumerate();
         let all = all.map(|one| (*one.1.sha256().as_bytes(), Arc::new(key(one))));
-        self.0.store(Arc::new(all.collect()));
+        FileKeys(all.collect())
     }
-}
 
-impl Keys for FileKeys {
-    type Found = Arc<FileKey>;
-
-    fn find(&self, sha256: &Sha256, now: Time) -> Option<Arc<FileKey>> {
-        let keys = self.0.load();
-        let key = keys.get(sha256.as_bytes())?;
+    /// The key with this digest, if there is one that has not ended.
+    pub fn find(&self, sha256: &Sha256, now: Time) -> Option<Arc<FileKey>> {
+        let key = self.0.get(sha256.as_bytes())?;
         key.ends_at.is_none_or(|end| now < end).then(|| Arc::clone(key))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -124,9 +120,6 @@ impl FoundKey for Arc<FileKey> {
     }
 
     fn limit(&self, policy: &Policy) -> Option<LimitId> {
-        let is_it = |key: &&KeyInForce| *key.id() == *self.id;
-        let there = policy.keys().get(self.limited?).filter(is_it);
-        // Elsewhere only if the request began under another file than the key was found in.
-        there.or_else(|| policy.keys().iter().find(is_it))?.limit()
+        policy.keys().get(self.limited?)?.limit()
     }
 }

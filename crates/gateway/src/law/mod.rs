@@ -27,7 +27,7 @@ use tollgate_policy::compile::Work;
 use tollgate_policy::routes::normalise;
 use tollgate_wire::{HeadLines, degraded_by, names};
 
-pub use keys::{FileKeys, FoundKey, Keys};
+pub use keys::{FileKey, FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
 pub use plane::{Plane, PlaneError, ReadyPlane};
 pub use record::{Cause, Outcome, Record, Recorder, Source};

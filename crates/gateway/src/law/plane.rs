@@ -10,6 +10,7 @@ use tollgate_policy::Cidr;
 use tollgate_policy::compile::{PlanInForce, Policy};
 use tollgate_policy::shapes::{self, Auth};
 
+use super::keys::FileKeys;
 use super::metrics::{Endpoint, Metrics, Tier};
 use crate::tls::{TlsError, Trust};
 use crate::upstream::Upstream;
@@ -19,6 +20,7 @@ use crate::upstream::Upstream;
 pub struct Plane {
     in_force: Arc<InForce>,
     upstreams: Vec<InUse>,
+    keys: FileKeys,
     key_header: HeaderName,
     failures: Arc<Rule>,
     /// As headers tell upstreams, by number.
@@ -29,7 +31,7 @@ pub struct Plane {
     endpoints: Vec<Endpoint>,
 }
 
-/// An upstream, and the shape it was made of.
+/// An upstream, and the shape it has in the policy.
 #[derive(Clone, Debug)]
 struct InUse {
     upstream: Arc<Upstream>,
@@ -37,11 +39,25 @@ struct InUse {
     source: Box<str>,
 }
 
+impl InUse {
+    /// Whether what is connected, healthy and pending there is so under this shape too. When it is too busy and how much it may be
+    /// asked for are the policy's to say.
+    fn is_at(&self, shape: &shapes::Upstream) -> bool {
+        let of = |shape: &shapes::Upstream| (shape.connect_timeout_ms, shape.response_timeout_ms);
+        self.shape.urls() == shape.urls() && of(&self.shape) == of(shape)
+    }
+
+    fn enforce(&self) {
+        self.upstream.backpressure().set_threshold(self.shape.backpressure.threshold);
+    }
+}
+
 /// A policy of which everything that may fail is done, and of which nothing is in force yet.
 #[derive(Debug)]
 pub struct ReadyPlane {
     policy: Policy,
     upstreams: Vec<InUse>,
+    keys: FileKeys,
     key_header: HeaderName,
     failures: Limit,
 }
@@ -74,13 +90,15 @@ impl ReadyPlane {
 
     /// Binds it to counters: from here on they go by its figures.
     pub fn bind<C: Clock>(self, gate: &Gate<C>, metrics: &Metrics) -> Plane {
-        let ReadyPlane { policy, upstreams, key_header, failures } = self;
+        let ReadyPlane { policy, upstreams, keys, key_header, failures } = self;
+        upstreams.iter().for_each(InUse::enforce);
         let value =
             |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
         let plans = policy.plans();
         let tiers = plans.iter().map(PlanInForce::name).chain(["none"]);
         Plane {
             upstreams,
+            keys,
             key_header,
             failures: gate.limiter().define("ip:auth.failures", failures),
             tenants: policy.tenants().all().iter().map(|tenant| value(tenant.id())).collect(),
@@ -97,18 +115,19 @@ impl ReadyPlane {
 }
 
 impl Plane {
-    /// Makes everything ready that a policy needs. Upstreams that are the same in `before` keep their connections and their
-    /// health.
+    /// Makes everything ready that a policy needs. Upstreams that are where they were in `before` keep their connections, their
+    /// health and what is pending.
     pub fn prepare(policy: Policy, before: Option<&Plane>) -> Result<ReadyPlane, PlaneError> {
         let settings = policy.settings();
         let upstreams = settings.upstreams.iter().map(|(name, shape)| {
             let source: Box<str> = format!("upstream:{name}").into();
             // By name too: two of one shape have each its own backlog.
-            let same = |other: &&InUse| other.source == source && other.shape == *shape;
-            if let Some(kept) = before.and_then(|before| before.upstreams.iter().find(same)) {
-                return Ok(kept.clone());
-            }
-            let upstream = Upstream::new(shape, Trust::system).map_err(PlaneError::Tls)?;
+            let same = |other: &&InUse| other.source == source && other.is_at(shape);
+            let kept = before.and_then(|before| before.upstreams.iter().find(same));
+            let upstream = match kept {
+                Some(kept) => Arc::clone(&kept.upstream),
+                None => Upstream::new(shape, Trust::system).map_err(PlaneError::Tls)?,
+            };
             Ok(InUse { upstream, shape: shape.clone(), source })
         });
         let upstreams = upstreams.collect::<Result<_, _>>()?;
@@ -119,12 +138,18 @@ impl Plane {
             .map_err(PlaneError::Failures)?;
         let key_header = HeaderName::from_bytes(auth.header.as_str().as_bytes())
             .unwrap_or(HeaderName::from_static("x-api-key"));
-        Ok(ReadyPlane { policy, upstreams, key_header, failures })
+        let keys = FileKeys::of(&policy);
+        Ok(ReadyPlane { policy, upstreams, keys, key_header, failures })
     }
 
     /// The policy in force.
     pub fn in_force(&self) -> &Arc<InForce> {
         &self.in_force
+    }
+
+    /// The keys that its file declares.
+    pub fn keys(&self) -> &FileKeys {
+        &self.keys
     }
 
     pub(crate) fn upstream(&self, number: usize) -> &Arc<Upstream> {
@@ -186,6 +211,14 @@ mod tests {
         ready.bind(&Gate::new(100), &Metrics::default())
     }
 
+    /// A plane to be, with an upstream `a` of this shape.
+    fn ready(shape: &str, before: Option<&Plane>) -> ReadyPlane {
+        let file =
+            format!("upstreams: {{ a: {shape} }}\nroutes: [ {{ path: /*, upstream: a }} ]\n");
+        let policy = Policy::of("test", file.as_bytes()).unwrap();
+        Plane::prepare(policy, before).unwrap()
+    }
+
     fn upstream<'p>(plane: &'p Plane, name: &str) -> &'p Arc<Upstream> {
         let source = format!("upstream:{name}");
         &plane.upstreams.iter().find(|in_use| *in_use.source == *source).unwrap().upstream
@@ -200,6 +233,36 @@ mod tests {
         }
         for old in ["a", "b"] {
             assert!(!Arc::ptr_eq(upstream(&first, old), upstream(&second, "c")), "{old}");
+        }
+    }
+
+    /// Once nothing was pending any more, and as much again was let through.
+    #[test]
+    fn another_threshold_or_limit_leaves_an_upstream_what_is_pending() {
+        let (gate, metrics) = (Gate::new(100), Metrics::default());
+        let first = ready("{ url: 'http://127.0.0.1:1' }", None).bind(&gate, &metrics);
+        let backpressure = upstream(&first, "a").backpressure();
+        let _pending: Vec<_> = (0..600).map(|_| backpressure.enter()).collect();
+        let shape = "{ urls: ['http://127.0.0.1:1'], backpressure: { threshold: 512 }, \
+                     rate_limit: { sustained: { rate: 7 } } }";
+        let second = ready(shape, Some(&first));
+        assert!(backpressure.check().is_ok(), "it may never be put into force");
+        let second = second.bind(&gate, &metrics);
+        assert!(Arc::ptr_eq(upstream(&first, "a"), upstream(&second, "a")));
+        assert!(backpressure.check().is_err());
+    }
+
+    #[test]
+    fn another_address_or_timeout_makes_another_upstream() {
+        let (gate, metrics) = (Gate::new(100), Metrics::default());
+        let first = ready("{ url: 'http://127.0.0.1:1' }", None).bind(&gate, &metrics);
+        for shape in [
+            "{ url: 'http://127.0.0.1:2' }",
+            "{ url: 'http://127.0.0.1:1', connect_timeout_ms: 7 }",
+            "{ url: 'http://127.0.0.1:1', response_timeout_ms: 7 }",
+        ] {
+            let second = ready(shape, Some(&first)).bind(&gate, &metrics);
+            assert!(!Arc::ptr_eq(upstream(&first, "a"), upstream(&second, "a")), "{shape}");
         }
     }
 }

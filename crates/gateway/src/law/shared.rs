@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::metrics::Metrics;
 use super::plane::Plane;
 
-/// What all workers share: the counters, the keys, and the plane that is in force.
+/// What all workers share: the counters, the keys beside the file's, and the plane that is in force.
 #[derive(Debug)]
 pub struct Shared<K> {
     pub(super) gate: Gate<SystemClock>,
@@ -34,7 +34,7 @@ impl<K: Keys> Shared<K> {
         &self.gate
     }
 
-    /// The keys.
+    /// The keys beside the file's.
     pub fn keys(&self) -> &K {
         &self.keys
     }

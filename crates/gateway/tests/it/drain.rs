@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::support::{Exchange, Raw, Served, TestGateway, eventually, header};
+use crate::support::{Exchange, Raw, Served, TestGateway, eventually, get, header};
 
 /// Callers with connections that they keep, until the gateway says `close` or is gone.
 fn hammer(gateway: &TestGateway, answered: &Arc<AtomicUsize>) -> Vec<std::thread::JoinHandle<()>> {
@@ -99,4 +99,28 @@ fn a_gateway_whose_handle_was_dropped_serves_on() {
         let head = Raw::connect(address).write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").head();
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     }
+}
+
+/// The system's resolver may block a thread for minutes.
+#[test]
+fn a_blocked_thread_does_not_hold_up_the_end() {
+    let mut gateway = TestGateway::new(&Served::echo().url());
+    assert_eq!(get(gateway.address, "/blocks").1, "a thread is blocked");
+    let stopped = gateway.stop();
+    eventually("it has stopped", || stopped.is_finished());
+}
+
+/// It was waited for as long as its first byte may take.
+#[test]
+fn a_connection_that_has_said_nothing_does_not_hold_up_the_end() {
+    let mut gateway = TestGateway::with(&[&Served::echo().url()], |server| {
+        server.caps.header_timeout_ms = 600_000;
+        server.drain_timeout_ms = 600_000;
+    });
+    let mut silent = Raw::connect(gateway.address);
+    eventually("it is accepted", || gateway.counts.open() == 1);
+    let stopped = gateway.stop();
+    eventually("it has stopped", || stopped.is_finished());
+    assert_eq!(silent.rest(), "");
+    assert_eq!(gateway.counts.timeouts(), 0);
 }

@@ -1,5 +1,8 @@
 //! The law, as callers and upstreams see it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
 use tollgate_gateway::law::Outcome;
 
 use crate::support::{Exchange, Raw, Served, TestLaw, eventually, header};
@@ -258,4 +261,38 @@ fn an_upstream_that_cannot_be_connected_to_in_time_is_504_and_costs_nothing() {
         assert!(body.contains("Connecting to the upstream took too long."), "{body}");
     }
     assert_eq!(gateway.records()[1].outcome, Outcome::GivenBack);
+}
+
+/// Requests that found the key of one file and the tenants of the other were turned away.
+#[test]
+fn a_good_key_stays_good_while_its_tenant_is_renamed() {
+    let upstream = Served::echo();
+    let text = file(&upstream, "{}");
+    let renamed = text.replace("acme", "apex");
+    let gateway = TestLaw::new(&text);
+    let (is_over, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let call = |_| {
+        let (address, of) = (gateway.address, (Arc::clone(&is_over), Arc::clone(&answered)));
+        std::thread::spawn(move || {
+            let mut caller = Raw::connect(address);
+            while !of.0.load(Relaxed) {
+                let request = format!("GET /x HTTP/1.1\r\nhost: a\r\nx-api-key: {KEY}\r\n\r\n");
+                let (head, _) = caller.write(request).response();
+                assert!(!head.starts_with("HTTP/1.1 401"), "{head}");
+                of.1.fetch_add(1, Relaxed);
+            }
+        })
+    };
+    let callers: Vec<_> = (0..4).map(call).collect();
+    for turn in 1..500 {
+        eventually("load", || {
+            answered.load(Relaxed) > turn
+                || callers.iter().any(std::thread::JoinHandle::is_finished)
+        });
+        gateway.reload(if turn % 2 == 0 { &text } else { &renamed });
+    }
+    is_over.store(true, Relaxed);
+    for caller in callers {
+        caller.join().unwrap();
+    }
 }

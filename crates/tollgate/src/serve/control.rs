@@ -10,7 +10,7 @@ use tollgate_admin::live::{self, LiveLimit, NoSuch, Whose};
 use tollgate_admin::{ConfigInForce, ConfigText, DataPlane, NotReady, Ready, RefusedRequest};
 use tollgate_engine::{Clock, Time};
 use tollgate_gate::{Gate, InForce};
-use tollgate_gateway::law::{FileKeys, Plane, Shared};
+use tollgate_gateway::law::{Plane, Shared};
 use tollgate_gateway::{Certificates, Settings, TlsError, Tuning};
 use tollgate_policy::compile::{Made, Policy};
 use tollgate_policy::shapes;
@@ -118,11 +118,8 @@ impl Served {
     fn enforce(&self, ready: tollgate_gateway::law::ReadyPlane, opened: Option<Opened>) {
         let Parts { shared, tuning, access_log, .. } = &*self.0;
         let max_keys = ready.policy().settings().counters.max_keys;
-        let keys = FileKeys::of(ready.policy());
         let plane = ready.bind(shared.gate(), shared.metrics());
-        // A new key finds its tenant only in the new plane, and a key that is gone is let in nowhere.
         shared.enforce(plane);
-        shared.keys().file().adopt(&keys);
         shared.gate().limiter().set_max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
         if let Some(Opened { settings, sink }) = opened {
             tuning.change(settings);

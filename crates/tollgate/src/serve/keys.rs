@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use tollgate_engine::Time;
 use tollgate_gate::{Gate, OwnLimit};
-use tollgate_gateway::law::{FileKeys, FoundKey, Keys, Shared};
+use tollgate_gateway::law::{FileKey, FileKeys, FoundKey, Keys, Shared};
 use tollgate_policy::Sha256;
 use tollgate_policy::compile::{LimitId, Policy};
 use tollgate_storage::{KeyLoader, KeySnapshot, Store, StoreError, StoredKey};
@@ -16,27 +16,16 @@ use tollgate_storage::{KeyLoader, KeySnapshot, Store, StoreError, StoredKey};
 /// What hangs on a stored key: its own limit, if it has one.
 type Own = Option<Box<OwnLimit>>;
 
-/// All keys.
+/// All keys: the stored ones, which come by [`Watched::begin`], and those of the plane that is asked with.
 #[derive(Debug, Default)]
 pub(crate) struct AllKeys {
     stored: KeySnapshot<Own>,
-    file: FileKeys,
 }
 
 impl AllKeys {
-    /// The file's keys; the stored ones come by [`Watched::begin`].
-    pub(crate) fn of_file(policy: &Policy) -> AllKeys {
-        AllKeys { stored: KeySnapshot::new(), file: FileKeys::of(policy) }
-    }
-
-    /// The keys that the file declares.
-    pub(crate) fn file(&self) -> &FileKeys {
-        &self.file
-    }
-
-    /// How many there are of both kinds.
-    pub(crate) fn len(&self) -> usize {
-        self.stored.len() + self.file.len()
+    /// How many are stored.
+    pub(crate) fn stored(&self) -> usize {
+        self.stored.len()
     }
 
     /// Forgets stored keys that have ended.
@@ -110,16 +99,16 @@ fn own_limit(gate: &Gate, policy: &Policy, key: &StoredKey) -> Own {
 #[derive(Debug)]
 pub(crate) enum Found {
     Stored(tollgate_storage::FoundKey<Own>),
-    File(<FileKeys as Keys>::Found),
+    File(Arc<FileKey>),
 }
 
 impl Keys for AllKeys {
     type Found = Found;
 
     /// Whatever is wrong with a key, it is looked for in both places.
-    fn find(&self, sha256: &Sha256, now: Time) -> Option<Found> {
+    fn find(&self, file: &FileKeys, sha256: &Sha256, now: Time) -> Option<Found> {
         let stored = self.stored.find(sha256, now).map(Found::Stored);
-        stored.or_else(|| self.file.find(sha256, now).map(Found::File))
+        stored.or_else(|| file.find(sha256, now).map(Found::File))
     }
 }
 

@@ -29,7 +29,7 @@ impl Collector for Scraped {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.shared.gate().limiter().stats();
         let (held, open) = (stats.held as u64, self.counts.open());
-        let keys = self.shared.keys().len() as u64;
+        let keys = (self.shared.keys().stored() + self.shared.plane().keys().len()) as u64;
         for (name, help, value) in [
             ("tollgate_counters_held", "Counters in memory", held),
             ("tollgate_connections_open", "Connections of callers that are open", open),

@@ -92,7 +92,7 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
 
     let access_log = AccessLog::new(&server.access_log)?;
     let (gate, counting) = Counting::start(policy.settings(), &store)?;
-    let (keys, metrics) = (AllKeys::of_file(&policy), Metrics::default());
+    let (keys, metrics) = (AllKeys::default(), Metrics::default());
     let plane = Plane::prepare(policy, None).map_err(failed)?.bind(&gate, &metrics);
     let shared = Shared::new((gate, metrics), keys, plane);
     let now = storage::now(shared.gate());

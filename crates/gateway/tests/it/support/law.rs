@@ -9,16 +9,18 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tollgate_engine::Time;
 use tollgate_gate::Gate;
-use tollgate_gateway::law::{FileKeys, FoundKey, Law, Metrics, Plane, Record, Recorder, Shared};
+use tollgate_gateway::law::{FoundKey, Law, Metrics, Plane, Record, Recorder, Shared};
 use tollgate_gateway::{Gateway, Running, Settings};
 use tollgate_policy::compile::Policy;
 
 /// A gateway with the law of a file; stopped when dropped.
 pub struct TestLaw {
     pub address: SocketAddr,
-    shared: Arc<Shared<FileKeys>>,
+    shared: Arc<Shared<()>>,
     records: Arc<Records>,
     running: Running,
+    /// The `server` section.
+    server: String,
 }
 
 /// What became of each request, in the order they ended.
@@ -41,7 +43,7 @@ impl Recorder for Records {
 }
 
 #[derive(Debug)]
-struct Told(Arc<Shared<FileKeys>>);
+struct Told(Arc<Shared<()>>);
 
 impl Collector for Told {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
@@ -58,19 +60,24 @@ impl TestLaw {
     /// With caps besides.
     pub fn with(caps: &str, text: &str) -> TestLaw {
         let server = format!("{{ listen: \"127.0.0.1:0\", workers: 1, caps: {caps} }}");
-        let text = format!("server: {server}\n{text}");
-        let policy = Policy::of("t.yaml", text.as_bytes());
-        let policy = policy.unwrap_or_else(|faults| panic!("{}", faults.diagnostics));
-        let server = policy.settings().server.clone();
+        let policy = policy(&server, text);
+        let settings = Settings::new(&policy.settings().server);
         let gate = Gate::new(10_000);
-        let (keys, metrics) = (FileKeys::of(&policy), Metrics::default());
+        let metrics = Metrics::default();
         let plane = Plane::prepare(policy, None).unwrap().bind(&gate, &metrics);
-        let shared = Shared::new((gate, metrics), keys, plane);
+        let shared = Shared::new((gate, metrics), (), plane);
         let records = Arc::<Records>::default();
         let of_workers = (Arc::clone(&shared), Arc::clone(&records));
         let make = move || Law::new(&of_workers.0, Arc::clone(&of_workers.1));
-        let running = Gateway::bind(Settings::new(&server)).unwrap().start(make).unwrap();
-        TestLaw { address: running.address(), shared, records, running }
+        let running = Gateway::bind(settings).unwrap().start(make).unwrap();
+        TestLaw { address: running.address(), shared, records, running, server }
+    }
+
+    /// Puts another file into force.
+    pub fn reload(&self, text: &str) {
+        let policy = policy(&self.server, text);
+        let ready = Plane::prepare(policy, Some(&self.shared.plane())).unwrap();
+        self.shared.enforce(ready.bind(self.shared.gate(), self.shared.metrics()));
     }
 
     /// What is told of it.
@@ -86,6 +93,11 @@ impl TestLaw {
     pub fn records(&self) -> Vec<Record> {
         self.records.0.lock().unwrap().clone()
     }
+}
+
+fn policy(server: &str, text: &str) -> Policy {
+    let policy = Policy::of("t.yaml", format!("server: {server}\n{text}").as_bytes());
+    policy.unwrap_or_else(|faults| panic!("{}", faults.diagnostics))
 }
 
 impl Drop for TestLaw {

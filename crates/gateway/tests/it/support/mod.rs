@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tollgate_gateway::{
     Body, Certificates, Connection, Counts, ForwardCause, Forwarder, Gateway, Handler, RequestBody,
@@ -111,6 +112,9 @@ pub fn upstream(urls: &[&str]) -> shapes::Upstream {
     }
 }
 
+/// A body in one piece, larger than any buffer.
+static LARGE: [u8; 64 * 1024 * 1024] = [0; 64 * 1024 * 1024];
+
 struct ForwardsAll {
     upstream: Arc<Upstream>,
     failures: Arc<Mutex<Vec<(ForwardCause, bool)>>>,
@@ -125,6 +129,11 @@ impl Handler for ForwardsAll {
     ) -> Response<Body> {
         match request.uri().path() {
             "/panic" => panic!("told to"),
+            "/one-piece" => return Response::new(Body::from(Bytes::from_static(&LARGE))),
+            "/blocks" => {
+                drop(tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_secs(3600))));
+                return Response::new(Body::from("a thread is blocked"));
+            }
             "/refuse" => {
                 let mut response = Response::new(Body::from("refused"));
                 *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
