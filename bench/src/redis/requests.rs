@@ -23,9 +23,8 @@ pub(super) fn run(report: &mut Report) {
 fn compare(report: &mut Report) -> Result<(), String> {
     let (server, backend) = (Server::start_on("1"), Backend::start()?);
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let start = |mode: &str| {
-        node::gateway((mode, &limits(mode)), folder.path(), (&server, backend.port))
-    };
+    let start =
+        |mode: &str| node::gateway((mode, &limits(mode)), folder.path(), (&server, backend.port));
     let gateways: Vec<Proxy> = MODES.into_iter().map(start).collect::<Result<_, _>>()?;
     let load = Load { connections: 64, seconds: 2, answered: Answered::Well };
     // Slices grow with what is spent.

@@ -31,7 +31,9 @@ impl Server {
         let id = server.child.id().to_string();
         let is_first = Command::new("chrt").args(["--fifo", "--pid", "10", &id]).status();
         if !is_first.is_ok_and(|status| status.success()) {
-            eprintln!("Redis shares a core with callers, and waits for them: chrt does not work here");
+            eprintln!(
+                "Redis shares a core with callers, and waits for them: chrt does not work here"
+            );
         }
         server
     }
