@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,6 +75,26 @@ pub fn on_core<T>(core: &str, work: impl Future<Output = T>) -> T {
 pub fn pin(task: &Path, core: &str) {
     let id = task.file_name().unwrap_or_default();
     let _ = Command::new("taskset").args(["-pc", core]).arg(id).stdout(Stdio::null()).status();
+}
+
+/// Keeps a core from going to sleep, without ever being in the way: waking up takes a virtual core longer than a request.
+pub struct Awake(Child);
+
+impl Awake {
+    pub fn start(core: &str) -> Result<Awake, String> {
+        Command::new("taskset")
+            .args(["-c", core, "chrt", "--idle", "0", "sh", "-c", "while :; do :; done"])
+            .spawn()
+            .map(Awake)
+            .map_err(|error| format!("taskset did not start: {error}"))
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Answers everything at once, on one core, until the process ends.

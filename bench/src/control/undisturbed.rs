@@ -23,7 +23,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tollgate_policy::Sha256;
 
-use crate::calls::{Calls, at, backend, connect, on_core, pin, response};
+use crate::calls::{Awake, Calls, at, backend, connect, on_core, pin, response};
 use crate::gateway::proxies::{KEY, built, free_port};
 use crate::measure::median;
 use crate::report::Report;
@@ -77,26 +77,6 @@ fn compare(report: &mut Report) -> Result<(), String> {
         ("keys_per_s", (keys as f64 / (SLOTS as f64 * CALLS.round.as_secs_f64())).into()),
     ]);
     Ok(())
-}
-
-/// Keeps a core from going to sleep, without ever being in the way: waking up takes a virtual core longer than a request.
-struct Awake(Child);
-
-impl Awake {
-    fn start(core: &str) -> Result<Awake, String> {
-        Command::new("taskset")
-            .args(["-c", core, "chrt", "--idle", "0", "sh", "-c", "while :; do :; done"])
-            .spawn()
-            .map(Awake)
-            .map_err(|error| format!("taskset did not start: {error}"))
-    }
-}
-
-impl Drop for Awake {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A gateway in a process of its own.
