@@ -88,6 +88,8 @@ impl<T> KeySnapshot<T> {
             let neighbour = shard.0.get(at).or(shard.0.last());
             let (digest, ends_at) = neighbour.map_or(NOBODY, |slot| slot.entry.proof());
             let is_current = Choice::from(u8::from(now < ends_at));
+            #[cfg(test)]
+            tests::COMPARED.with(|compared| compared.set(compared.get() + 1));
             if bool::from(digest.ct_eq(sha256.as_bytes()) & is_current) {
                 return Some(FoundKey { shard, at });
             }
@@ -268,5 +270,60 @@ impl<T> fmt::Debug for KeyLoader<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let len: usize = self.shards.iter().map(Vec::len).sum();
         f.debug_struct("KeyLoader").field("len", &len).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{KeyDraft, KeyTerms};
+
+    const NOW: Time = Time::from_secs(1_800_000_000);
+
+    thread_local! {
+        /// How often a lookup on this thread has compared a digest.
+        pub(super) static COMPARED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    fn key() -> StoredKey {
+        let tenant = "acme".parse().unwrap();
+        KeyDraft { tenant, user: None, terms: KeyTerms::default() }.mint(NOW).unwrap().1
+    }
+
+    /// Whoever could tell them apart by the time it takes would know which keys there are or were.
+    #[test]
+    fn whatever_is_wrong_with_a_key_it_is_compared_once() {
+        let (known, mut expired, mut revoked) = (key(), key(), key());
+        expired.terms.expires_at = Some(NOW);
+        let snapshot = KeySnapshot::new();
+        snapshot.apply(&known, ());
+        snapshot.apply(&expired, ());
+        snapshot.apply(&revoked, ());
+        revoked.revoked_at = Some(NOW);
+        snapshot.apply(&revoked, ());
+        // Unknown ones beside a key that there is, before and after it, and where there is none.
+        let beside = |last: u8| {
+            let mut digest = *known.sha256.as_bytes();
+            digest[31] ^= 1;
+            digest[2] = last;
+            Sha256::from_bytes(digest)
+        };
+        let alone = key().sha256;
+        let later = NOW + Duration::from_secs(1);
+        for (what, digest, is_found) in [
+            ("known", known.sha256, true),
+            ("expired", expired.sha256, false),
+            ("revoked", revoked.sha256, false),
+            ("unknown, before", beside(0), false),
+            ("unknown, after", beside(255), false),
+            ("unknown, alone", alone, false),
+        ] {
+            COMPARED.set(0);
+            assert_eq!(snapshot.find(&digest, later).is_some(), is_found, "{what}");
+            assert_eq!(COMPARED.get(), 1, "{what}");
+        }
     }
 }
