@@ -2,6 +2,8 @@
 //!
 //! There is no peer that keeps all of it in one process; the figures stand beside the bounds they must keep.
 
+mod crash;
+mod gateway;
 mod undisturbed;
 
 use std::hint::black_box;
@@ -30,12 +32,13 @@ pub fn run(report: &mut Report, wanted: &[String]) {
     {
         return load(report, Path::new(folder));
     }
-    let cases: [(&str, fn(&mut Report)); 5] = [
+    let cases: [(&str, fn(&mut Report)); 6] = [
         ("issue", issue),
         ("keys", keys),
         ("usage", usage),
         ("path", path),
         ("undisturbed", undisturbed::run),
+        ("crash", crash::run),
     ];
     for (name, case) in cases {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

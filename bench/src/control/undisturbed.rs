@@ -12,8 +12,6 @@
 //! in the middle. There are three kinds: nobody issues keys, keys of this gateway are issued, keys of another gateway beside it
 //! are, which shares the machine and nothing else.
 
-use std::fs;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -21,10 +19,9 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
-use tollgate_policy::Sha256;
 
-use crate::calls::{Awake, Calls, at, backend, connect, on_core, pin, response};
-use crate::gateway::proxies::{KEY, built, free_port};
+use super::gateway::{Gateway, TOKEN};
+use crate::calls::{Awake, Calls, at, connect, on_core, response};
 use crate::measure::median;
 use crate::report::Report;
 
@@ -35,7 +32,6 @@ const SLOTS: usize = 120;
 const CALLS: Calls =
     Calls { callers: 4, pace: Duration::from_millis(4), round: Duration::from_millis(500) };
 const ISSUERS: usize = 32;
-const TOKEN: &str = "token-of-the-benchmark-0123456789";
 
 pub fn run(report: &mut Report) {
     if let Err(error) = compare(report) {
@@ -79,60 +75,7 @@ fn compare(report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// A gateway in a process of its own.
-struct Gateway {
-    child: Child,
-    port: u16,
-    admin: u16,
-    _folder: tempfile::TempDir,
-}
-
 impl Gateway {
-    fn start() -> Result<Gateway, String> {
-        let folder = super::folder();
-        let (port, admin) = (free_port()?, free_port()?);
-        let backend = backend("0")?;
-        let text = format!(
-            "server: {{ listen: 127.0.0.1:{port}, admin_listen: 127.0.0.1:{admin}, workers: 1 }}
-storage: {{ path: ./data }}
-upstreams: {{ api: {{ url: \"http://127.0.0.1:{backend}\" }} }}
-routes: [ {{ path: \"/*\", upstream: api }} ]
-plans: {{ pro: {{ rate_limit: {{ sustained: {{ rate: 1000000 }}, scope: user }} }} }}
-tenants: [ {{ id: acme, plan: pro }} ]
-keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
-",
-            Sha256::of(KEY.as_bytes())
-        );
-        let failed = |error: std::io::Error| format!("the gateway did not start: {error}");
-        fs::write(folder.path().join("tollgate.yaml"), text).map_err(failed)?;
-        let child = Command::new(built("tollgate", &[], "tollgate")?)
-            .args(["serve", "--config", "tollgate.yaml"])
-            .env("TOLLGATE_ADMIN_TOKEN", TOKEN)
-            .current_dir(folder.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
-        let gateway = Gateway { child, port, admin, _folder: folder };
-        for _ in 0..200 {
-            if std::net::TcpStream::connect(("127.0.0.1", admin)).is_ok() {
-                gateway.share_cores();
-                return Ok(gateway);
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-        Err("the gateway does not listen".to_owned())
-    }
-
-    /// Workers have core 0, everybody else core 1.
-    fn share_cores(&self) {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        for task in tasks.into_iter().flatten().flatten() {
-            let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-            let core = if name.starts_with("worker-") { "0" } else { "1" };
-            pin(&task.path(), core);
-        }
-    }
-
     /// How long each request of a slot took, and how many keys were issued meanwhile by whoever's admin port is given.
     fn slot(&self, admin: Option<u16>) -> Result<(Vec<f64>, u64), String> {
         let (is_over, issued) = (Arc::new(AtomicBool::new(false)), Arc::default());
@@ -147,13 +90,6 @@ keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
             issuers.join().map_err(|_| "issuers panicked")?;
         }
         Ok((calls?, issued.load(Relaxed)))
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
