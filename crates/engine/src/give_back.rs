@@ -114,7 +114,7 @@ mod tests {
         std::thread::scope(|scope| {
             let mut table = shard.lock();
             let giving = scope.spawn(|| limiter.give_back(&mut chain));
-            while shard.meetings() == 0 {
+            while shard.heat() == 0 {
                 std::thread::yield_now();
             }
             clock.advance(std::time::Duration::from_secs(8));

@@ -70,7 +70,6 @@ impl Counters {
     fn sweep_shard(&self, index: usize, pass: &mut Pass, now: Time) {
         let shard = &self.shards[index];
         let mut table = shard.lock();
-        shard.forget_meetings();
         let rules = self.rules.read();
         let mut soonest = Time::MAX;
         let gone = table.retain(|slot| {

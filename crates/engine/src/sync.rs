@@ -26,16 +26,20 @@ pub(crate) use modelled::{Mutex, MutexGuard, RwLock};
 #[repr(align(64))]
 pub(crate) struct Locker<T> {
     value: Mutex<T>,
-    /// How often somebody found it taken, since last forgotten.
-    met: AtomicU64,
+    /// How sure it is that many threads want this lock all the time.
+    heat: AtomicU32,
 }
 
-/// From so many meetings on, a lock is one that many threads want all the time.
-const HOT: u64 = 64;
+/// From so much heat on, a lock is one that many threads want all the time.
+const HOT: u32 = 32;
+/// What is added, up to twice the above, when somebody who has waited a little finds it taken again.
+const WARMER: u32 = 4;
+/// Spins of a thread that stays away, some microseconds.
+const LONG: u32 = 512;
 
 impl<T> Locker<T> {
     pub(crate) fn new(value: T) -> Locker<T> {
-        Locker { value: Mutex::new(value), met: AtomicU64::new(0) }
+        Locker { value: Mutex::new(value), heat: AtomicU32::new(0) }
     }
 
     /// Locks if nobody has it.
@@ -58,22 +62,35 @@ impl<T> Locker<T> {
     /// for some microseconds, in which the owner takes and releases it a hundred times. Together they are
     /// then as fast as one alone, and half as fast if all kept trying. Kept out for long, as by an owner that
     /// lost its core, a thread gives its own core away.
+    ///
+    /// Which of the two it is shows after the first wait: met by chance, the lock is free then nearly always.
     #[cfg(not(tollgate_loom))]
     #[cold]
     fn lock_taken(&self) -> MutexGuard<'_, T> {
-        let mut spins = if self.met.fetch_add(1, Ordering::Relaxed) < HOT { 8 } else { 256 };
+        let heat = self.heat.load(Ordering::Relaxed);
+        let mut spins = if heat < HOT { 8 } else { LONG };
+        if let Some(guard) = self.lock_after(spins) {
+            self.heat.store(heat.saturating_sub(1), Ordering::Relaxed);
+            return guard;
+        }
+        self.heat.store((heat + WARMER).min(2 * HOT), Ordering::Relaxed);
         loop {
-            for _ in 0..spins {
-                std::hint::spin_loop();
-            }
-            if let Some(guard) = self.value.try_lock() {
-                return guard;
-            }
             match spins {
-                ..2048 => spins *= 2,
+                ..LONG => spins *= 2,
                 _ => std::thread::yield_now(),
             }
+            if let Some(guard) = self.lock_after(spins) {
+                return guard;
+            }
         }
+    }
+
+    #[cfg(not(tollgate_loom))]
+    fn lock_after(&self, spins: u32) -> Option<MutexGuard<'_, T>> {
+        for _ in 0..spins {
+            std::hint::spin_loop();
+        }
+        self.value.try_lock()
     }
 
     #[cfg(tollgate_loom)]
@@ -82,13 +99,8 @@ impl<T> Locker<T> {
     }
 
     #[cfg(test)]
-    pub(crate) fn meetings(&self) -> u64 {
-        self.met.load(Ordering::Relaxed)
-    }
-
-    /// Forgets who met here: what was hot need not stay so.
-    pub(crate) fn forget_meetings(&self) {
-        self.met.store(0, Ordering::Relaxed);
+    pub(crate) fn heat(&self) -> u32 {
+        self.heat.load(Ordering::Relaxed)
     }
 }
 
