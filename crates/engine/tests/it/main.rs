@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod absorbed;
+mod allocations;
 mod bounded;
 mod chains;
 mod concurrency;
