@@ -7,7 +7,8 @@
 //! average: 36 bytes a slot become 42 to 52 bytes a counter.
 //!
 //! Tags of a byte beside the slots, as hashbrown has them, made filling a fifth faster and everything else
-//! slower: two cache lines for every look-up instead of one.
+//! slower: two cache lines for every look-up instead of one. Lower loads (13/16, 3/4), growing by eighths, made
+//! look-ups among a million a twentieth slower and filling a tenth: what is won in steps is lost in memory.
 
 use std::collections::HashMap;
 
