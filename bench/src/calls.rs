@@ -99,6 +99,13 @@ impl Drop for Awake {
 
 /// Answers everything at once, on one core, until the process ends.
 pub fn backend(core: &'static str) -> Result<u16, String> {
+    let (port, serve) = answering()?;
+    thread::spawn(move || on_core(core, serve));
+    Ok(port)
+}
+
+/// A port on which everything is answered at once, by whoever polls.
+pub fn answering() -> Result<(u16, impl Future<Output = ()> + Send), String> {
     let failed = |error: std::io::Error| format!("no backend: {error}");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -117,8 +124,7 @@ pub fn backend(core: &'static str) -> Result<u16, String> {
             });
         }
     };
-    thread::spawn(move || on_core(core, serve));
-    Ok(port)
+    Ok((port, serve))
 }
 
 pub async fn connect(port: u16) -> Result<TcpStream, String> {
