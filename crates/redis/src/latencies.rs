@@ -34,7 +34,7 @@ impl Latencies {
     }
 
     pub(crate) fn took(&self) -> Took {
-        let bounds = BOUNDS.iter().copied().chain([f64::MAX]);
+        let bounds = BOUNDS.iter().copied().chain([f64::INFINITY]);
         let counts = self.counts.iter().map(|count| count.load(Relaxed));
         let seconds = self.nanos.load(Relaxed) as f64 / 1e9;
         Took { buckets: bounds.zip(counts).collect(), seconds }

@@ -51,6 +51,25 @@ keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
     }
 }
 
+/// Without a bucket for everything Prometheus makes no quantile of a histogram. Redis need not be there: its figures are told.
+#[test]
+fn every_histogram_counts_everything_in_its_last_bucket() {
+    let text = "rate_limit_sync: { enabled: true }\nredis: { url: \"redis://127.0.0.1:1\" }\n";
+    let gateway = Tollgate::with(text);
+    get(&gateway.url("/x"), KEY);
+    let told = curl(&[&gateway.admin_url("/metrics")]).body;
+    let value_of = |series: &str| told.lines().find_map(|line| line.strip_prefix(series));
+    let types =
+        told.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" histogram"));
+    let names: Vec<&str> = types.collect();
+    assert!(names.len() >= 2 && names.contains(&"tollgate_redis_seconds"), "{names:?}");
+    for name in names {
+        let last = value_of(&format!("{name}_bucket{{le=\"+Inf\"}} "));
+        assert_eq!(last, value_of(&format!("{name}_count ")), "{name}");
+        assert!(last.is_some(), "{name} in {told}");
+    }
+}
+
 #[test]
 fn the_unit_stops_the_gateway_later_than_it_stops_by_itself() {
     let unit = std::fs::read_to_string(deploy("tollgate.service")).unwrap();

@@ -132,7 +132,7 @@ fn histogram<'h>(
         sum += one.sum_seconds();
     }
     let total = counts.iter().sum();
-    let upper = bounds.iter().copied().chain([f64::MAX]);
+    let upper = bounds.iter().copied().chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> = upper.zip(counts).collect();
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     metric.encode_histogram::<NoLabelSet>(sum, total, &buckets, None)
