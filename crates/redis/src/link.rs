@@ -14,7 +14,7 @@ use redis::{
 };
 
 use crate::scripts::SCRIPTS;
-use crate::settings::{Mode, Settings};
+use crate::settings::{Mode, Settings, at_once};
 
 /// How long a connection may take to be made. Nobody waits for it: calls fail at once until it is there.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -43,13 +43,15 @@ impl Link {
                 Link::Server(client.get_multiplexed_async_connection_with_config(&config()).await?)
             }
             Mode::Sentinel => {
-                let client = primary(settings).await?;
+                let found = primary(settings).await?.get_connection_info().clone();
+                let client = Client::open(found.set_tcp_settings(at_once()))?;
                 Link::Server(client.get_multiplexed_async_connection_with_config(&config()).await?)
             }
             Mode::Cluster => {
                 // A call that failed may have run: the driver may not repeat it.
                 let client = ClusterClientBuilder::new(settings.seeds())
                     .retries(0)
+                    .tcp_settings(at_once())
                     .connection_timeout(CONNECT)
                     .response_timeout(Duration::from_secs(60))
                     .build()?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 /// How Redis is reached.
@@ -58,7 +59,13 @@ impl fmt::Display for BadUrl {
 impl std::error::Error for BadUrl {}
 
 fn read(url: &str) -> Result<ConnectionInfo, BadUrl> {
-    url.into_connection_info().map_err(|error| BadUrl { why: error.to_string() })
+    let info = url.into_connection_info().map_err(|error| BadUrl { why: error.to_string() })?;
+    Ok(info.set_tcp_settings(at_once()))
+}
+
+/// A pipeline is sent when it is written. The driver's default lets it wait until the one before it has been answered.
+pub(crate) fn at_once() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
 }
 
 impl Settings {
@@ -130,5 +137,22 @@ impl Settings {
     pub fn master(mut self, name: &str) -> Settings {
         name.clone_into(&mut self.master);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else each pipeline waits until the one before it has been answered.
+    #[test]
+    fn nothing_waits_to_be_sent() {
+        let settings = Settings::new("redis://127.0.0.1:6379")
+            .and_then(|first| first.also("redis://127.0.0.1:6380"));
+        let moved = settings.clone().map(|settings| settings.at("127.0.0.1", 6381));
+        for settings in [settings, moved] {
+            let seeds: Vec<_> = settings.expect("good addresses").seeds().collect();
+            assert!(seeds.iter().all(|seed| seed.tcp_settings().nodelay()), "{seeds:?}");
+        }
     }
 }
