@@ -24,13 +24,36 @@ pub struct Calls {
 impl Calls {
     /// How long each request took, in microseconds, shortest first.
     pub async fn on(self, port: u16) -> Result<Vec<f64>, String> {
+        let calls = self.each_on(port).await?;
+        let mut micros: Vec<f64> = calls.into_iter().map(|(_, micros)| micros).collect();
+        micros.sort_by(f64::total_cmp);
+        Ok(micros)
+    }
+
+    /// The same for each span of so long by itself, but the first, in which connections are made.
+    pub async fn in_spans(self, port: u16, span: Duration) -> Result<Vec<Vec<f64>>, String> {
+        let mut calls = self.each_on(port).await?;
+        calls.retain(|(sent, _)| (span..self.round).contains(sent));
+        calls.sort_by_key(|(sent, _)| *sent);
+        let nth = |sent: &Duration| sent.div_duration_f64(span) as u32;
+        let spans = calls.chunk_by(|(one, _), (other, _)| nth(one) == nth(other));
+        let micros = spans.map(|calls| {
+            let mut micros: Vec<f64> = calls.iter().map(|(_, micros)| *micros).collect();
+            micros.sort_by(f64::total_cmp);
+            micros
+        });
+        Ok(micros.collect())
+    }
+
+    /// When each request was sent, since the beginning, and how long it took.
+    async fn each_on(self, port: u16) -> Result<Vec<(Duration, f64)>, String> {
         let request = format!("GET /bench HTTP/1.1\r\nhost: b\r\nx-api-key: {KEY}\r\n\r\n");
         let (begin, mut callers) = (Instant::now(), JoinSet::new());
         for number in 0..self.callers {
             let request = request.clone();
             callers.spawn(async move {
                 let mut stream = connect(port).await?;
-                let mut micros = Vec::new();
+                let mut calls = Vec::new();
                 let mut next = begin + self.pace * number / self.callers;
                 while begin.elapsed() < self.round {
                     if !self.pace.is_zero() {
@@ -46,15 +69,13 @@ impl Calls {
                     if !head.starts_with("HTTP/1.1 200") {
                         return Err(format!("not answered as it should be:\n{head}"));
                     }
-                    micros.push(sent.elapsed().as_nanos() as f64 / 1000.0);
+                    calls.push((sent - begin, sent.elapsed().as_nanos() as f64 / 1000.0));
                 }
-                Ok(micros)
+                Ok(calls)
             });
         }
-        let all: Result<Vec<Vec<f64>>, String> = callers.join_all().await.into_iter().collect();
-        let mut micros = all?.concat();
-        micros.sort_by(f64::total_cmp);
-        Ok(micros)
+        let all: Result<Vec<Vec<_>>, String> = callers.join_all().await.into_iter().collect();
+        Ok(all?.concat())
     }
 }
 
