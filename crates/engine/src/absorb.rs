@@ -33,11 +33,37 @@ impl<C: Clock> Limiter<C> {
     /// # }
     /// ```
     pub fn absorb(&self, rule: &Rule, identity: Identity, consumed: u64) {
-        self.counters().absorb(Charge::new(rule, identity).cost(consumed), self.clock().now());
+        self.absorb_by(rule, identity, Before::Kept, |_| consumed);
     }
-}
 
-impl<C: Clock> Limiter<C> {
+    /// Charges what is to be consumed of what remains, in one step: nobody finds the counter in between, as one that was
+    /// made new and not charged yet.
+    ///
+    /// ```
+    /// use tollgate_engine::{Before, FakeClock, Limit, Limiter, Rate};
+    ///
+    /// # fn main() -> Result<(), tollgate_engine::LimitError> {
+    /// let limiter = Limiter::with_clock(FakeClock::default(), 1000);
+    /// let rule = limiter.define("user", Limit::token_bucket(Rate::per_second(10)).burst(20).build()?);
+    /// let alice = limiter.identity("alice");
+    ///
+    /// limiter.absorb(&rule, alice, 25);
+    /// limiter.absorb_by(&rule, alice, Before::Forgotten, |remaining| remaining - 3);
+    /// assert_eq!(limiter.peek(&rule, alice).remaining, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn absorb_by(
+        &self,
+        rule: &Rule,
+        identity: Identity,
+        before: Before,
+        consumed: impl Fn(u64) -> u64,
+    ) {
+        let charge = Charge::new(rule, identity).cost(0);
+        self.counters().absorb(charge, before, consumed, self.clock().now());
+    }
+
     /// Puts back what was charged a moment ago to one counter: of a meter, what time has not paid off since.
     pub fn restore(&self, rule: &Rule, identity: Identity, cost: u64) {
         let mut chain = Chain::new();
@@ -50,11 +76,17 @@ impl<C: Clock> Limiter<C> {
     }
 }
 
+/// What becomes of a counter's past when it is told of charges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// It stands.
+    Kept,
+    /// The counter is made new first.
+    Forgotten,
+}
+
 impl Counters {
-    fn absorb(&self, charge: Charge<'_>, now: Time) {
-        if charge.cost == 0 {
-            return;
-        }
+    fn absorb(&self, charge: Charge<'_>, before: Before, consumed: impl Fn(u64) -> u64, now: Time) {
         let mut chain = Chain::new();
         chain.push(charge);
         let mut locked = Locked::none();
@@ -63,15 +95,6 @@ impl Counters {
             let (charges, successors) = (&mut chain.charges[..], &mut chain.successors);
             let charge = &mut charges[0];
             let table = locked.table(charge);
-            let is_there = table.find(charge.key()).is_ok();
-            if !is_there
-                && charge.room != Room::Overflow
-                && !self.has_room(table, charge.key(), now)
-            {
-                locked.release();
-                self.find_room(charge, now);
-                continue;
-            }
             let place = match table.find(charge.key()) {
                 Ok(place) => {
                     if !charge.rule.decides(table.slot(place)) {
@@ -79,14 +102,33 @@ impl Counters {
                     }
                     place
                 }
-                Err(place) => {
-                    self.held.fetch_add(1, Relaxed);
+                Err(_) => {
                     self.succeed(charge, successors);
+                    // What is not there is new, and need not be there if it is not charged.
+                    charge.cost = consumed(charge.rule(successors).limit().capacity());
+                    if charge.cost == 0 {
+                        return;
+                    }
+                    if charge.room != Room::Overflow && !self.has_room(table, charge.key(), now) {
+                        locked.release();
+                        self.find_room(charge, now);
+                        continue;
+                    }
+                    self.held.fetch_add(1, Relaxed);
+                    // Making room may have moved others.
+                    let (Ok(place) | Err(place)) = table.find(charge.key());
                     table.insert(place, Slot::new(charge.key(), charge.rule(successors).id))
                 }
             };
             let mut cell = Cell::new(table, place, charge.rule(successors).limit());
-            cell.charge(charge.cost, now);
+            // What many share is nobody's to make new.
+            if before == Before::Forgotten && charge.room != Room::Overflow {
+                cell.renew();
+            }
+            match consumed(cell.remaining(now)) {
+                0 => {}
+                cost => cell.charge(cost, now),
+            }
             self.note_renewal(charge.key(), || cell.renewed_at());
             return;
         }

@@ -48,6 +48,25 @@ impl<'t> Cell<'t> {
         }
     }
 
+    /// What is left.
+    pub(crate) fn remaining(&self, now: Time) -> u64 {
+        match self {
+            Cell::Flat(flat, slot) => flat.standing(&slot.state(), now).remaining,
+            Cell::Log(steps, _, log) => steps.standing(log, now).remaining,
+        }
+    }
+
+    /// Makes it new.
+    pub(crate) fn renew(&mut self) {
+        match self {
+            Cell::Flat(_, slot) => slot.set_state(State::NEW),
+            Cell::Log(_, slot, log) => {
+                **log = Log::default();
+                slot.set_state(log_state(Time::EPOCH));
+            }
+        }
+    }
+
     /// Takes back the charge of `cost` that a decision saw the counter after as `seen`.
     pub(crate) fn give_back(&mut self, cost: u64, seen: State, now: Time) {
         match self {

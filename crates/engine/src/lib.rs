@@ -49,6 +49,7 @@ mod table;
 mod take;
 mod three_tier;
 
+pub use absorb::Before;
 pub use backpressure::{Backpressure, Pending};
 pub use chain::{Chain, Charge, Strategy, Verdict};
 pub use clock::{Clock, FakeClock, SystemClock};

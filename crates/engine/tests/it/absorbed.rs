@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::Counter;
-use tollgate_engine::{Clock, FakeClock, Limit, Limiter, Period, Rate};
+use tollgate_core::{Counter, Kind};
+use tollgate_engine::{Before, Clock, FakeClock, Limit, Limiter, Period, Rate};
 
 fn limits() -> Vec<Limit> {
     vec![
@@ -49,4 +49,48 @@ fn what_a_full_store_absorbs_goes_to_the_overflow_counter() {
     assert!(limiter.stats().held <= 11, "{:?}", limiter.stats());
     assert_eq!(limiter.stats().overflowed, 90);
     assert_eq!(limiter.peek(&rule, limiter.identity("newcomer")).remaining, 910);
+}
+
+/// Whoever asks meanwhile finds the counter as it was told or as it was before, and never as one that was made new for it.
+#[test]
+fn a_counter_that_is_told_what_is_left_is_never_found_full() {
+    let limiter = Limiter::with_clock(FakeClock::default(), 1000);
+    let limit = Limit::token_bucket(Rate::per_day(1)).burst(1000).build().unwrap();
+    let (rule, id) = (limiter.define("user", limit), limiter.identity("alice"));
+    limiter.absorb(&rule, id, 1500);
+    std::thread::scope(|scope| {
+        let asking =
+            scope.spawn(|| (0..100_000).filter(|_| limiter.check(&rule, id, 1).is_ok()).count());
+        while !asking.is_finished() {
+            limiter.absorb_by(&rule, id, Before::Forgotten, |remaining| remaining + 500);
+        }
+        assert_eq!(asking.join().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_counter_is_told_what_is_left_whatever_it_was() {
+    let limiter = Limiter::with_clock(FakeClock::default(), 1000);
+    // Of one that lets out evenly nothing is left right after a charge.
+    for limit in limits().into_iter().filter(|limit| limit.kind() != Kind::LeakyBucket) {
+        let rule = limiter.define(limit.kind().name(), limit.clone());
+        for consumed in [0, 1, 4, 100] {
+            let id = limiter.identity(&consumed);
+            limiter.absorb(&rule, id, consumed);
+            limiter.absorb_by(&rule, id, Before::Forgotten, |remaining| remaining - 2);
+            assert_eq!(limiter.peek(&rule, id).remaining, 2, "{consumed} of {limit:?}");
+            limiter.absorb_by(&rule, id, Before::Kept, |remaining| remaining - 1);
+            assert_eq!(limiter.peek(&rule, id).remaining, 1, "{consumed} of {limit:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_consumed_of_a_new_counter_leaves_none() {
+    let limiter = Limiter::with_clock(FakeClock::default(), 1000);
+    let limit = Limit::token_bucket(Rate::per_second(1)).burst(5).build().unwrap();
+    let (rule, id) = (limiter.define("user", limit), limiter.identity("alice"));
+    limiter.absorb(&rule, id, 0);
+    limiter.absorb_by(&rule, id, Before::Forgotten, |remaining| remaining - 5);
+    assert_eq!((limiter.stats().held, limiter.peek(&rule, id).remaining), (0, 5));
 }

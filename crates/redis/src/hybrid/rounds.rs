@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use tollgate_engine::{Clock, Identity, Limiter, Rule};
+use tollgate_engine::{Before, Clock, Identity, Limiter, Rule};
 
 use super::Shared;
 use super::account::{Account, Book, FORGOTTEN, RESTING};
@@ -158,11 +158,11 @@ impl News {
     /// Does to this node's own counter what the news mean to it.
     pub fn apply<C: Clock>(self, limiter: &Limiter<C>, rule: &Rule, identity: Identity) {
         // How deep in debt it is already does not show in what remains: it is not to owe the same a second time.
-        if matches!(self, News::Left(..0) | News::Anew(_)) {
-            limiter.reset(rule, identity);
-        }
-        let remaining = limiter.peek(rule, identity).remaining;
-        limiter.absorb(rule, identity, self.charge(remaining));
+        let before = match self {
+            News::Left(..0) | News::Anew(_) => Before::Forgotten,
+            News::Left(_) | News::Others(_) => Before::Kept,
+        };
+        limiter.absorb_by(rule, identity, before, |remaining| self.charge(remaining));
     }
 }
 
