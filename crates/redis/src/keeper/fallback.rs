@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tollgate_core::{Kind, Limit, Rate, Time, Window};
-use tollgate_engine::{Clock, Decision, Identity, Limiter, Rule};
+use tollgate_engine::{Before, Clock, Decision, Identity, Limiter, Rule};
 use tollgate_gate::elsewhere::{Answered, Counter, Mark};
 use tollgate_policy::compile::PlacedLimit;
 use tollgate_policy::shapes::Fallback;
@@ -209,6 +209,23 @@ impl<C: Clock + 'static> Shared<C> {
         }
     }
 
+    /// An outage begins for a counter that this node decides by itself, of which so much is left here: the others have as
+    /// much, so its share is at most its share of that. It is only lowered, so that outages which follow one another grant
+    /// nothing anew.
+    #[cold]
+    pub(super) fn share_what_is_left(&self, share: &Share, identity: Identity, left: u64) {
+        if self.outages.fallback != Fallback::LocalOnly {
+            return;
+        }
+        let nodes = self.nodes.count();
+        let rule = share.rule(&self.limiter, nodes);
+        // Of a paced bucket nothing is left for a moment after each charge.
+        if !rule.limit().is_paced() {
+            let most = left / nodes;
+            self.limiter.absorb_by(&rule, identity, Before::Kept, |has| has.saturating_sub(most));
+        }
+    }
+
     fn by_share(
         &self,
         share: &Share,
@@ -225,10 +242,9 @@ impl<C: Clock + 'static> Shared<C> {
             // Of a paced bucket nothing is left for a moment after each charge, which says nothing of how much of it is used.
             let says_what_is_left = |known: &Known| now < known.renewed && !rule.limit().is_paced();
             if let Some(known) = known.filter(says_what_is_left) {
-                self.limiter.reset(&rule, identity);
-                let whole = rule.limit().capacity();
                 let share = known.remaining / nodes;
-                self.limiter.absorb(&rule, identity, whole.saturating_sub(share));
+                let rest = |whole: u64| whole.saturating_sub(share);
+                self.limiter.absorb_by(&rule, identity, Before::Forgotten, rest);
             }
             untold.is_listed = match owing() {
                 Owing::Nothing => true,

@@ -143,6 +143,11 @@ tenants: [ {{ id: acme, plan: a }} ]
         until("the breaker opens", || !self.shared.state().is_up).await;
     }
 
+    /// What is left of a hybrid counter, as far as this node knows.
+    pub fn left(&self) -> u64 {
+        self.limiter.peek(&self.rule, self.limiter.identity("one")).remaining
+    }
+
     pub fn counter_of(&self, name: &str, hash: u128) -> Counter {
         let identity = self.limiter.identity(name);
         let whose = Whose { hash, identity, name: &|| name.to_owned() };

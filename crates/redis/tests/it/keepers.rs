@@ -298,7 +298,38 @@ fn a_partition_admits_nothing_more(brand: Brand) {
     });
 }
 
+/// Each node of a hybrid counter knows what all of them have left. In an outage they share that, and not the limit anew.
+fn hybrid_nodes_share_what_is_left(brand: Brand) {
+    let server = Server::start(brand);
+    let proxy = Proxy::to(server.port());
+    run(async {
+        let terms = Terms { consistency: Consistency::Hybrid, ..TERMS };
+        let nodes =
+            [Node::start(&proxy.url(), terms).await, Node::start(&proxy.url(), terms).await];
+        until("they know of one another", || {
+            nodes.iter().all(|node| node.shared.state().nodes == 2)
+        })
+        .await;
+        assert_eq!((nodes[0].drain(59).await, nodes[1].drain(1).await), (59, 1));
+        until("all know it", || nodes.iter().all(|node| node.left() == 40)).await;
+        let mut admitted = 0;
+        for _ in 0..3 {
+            proxy.cut();
+            for node in &nodes {
+                node.down().await;
+                admitted += node.drain(100).await;
+            }
+            proxy.mend();
+            for node in &nodes {
+                node.up().await;
+            }
+        }
+        assert_eq!(admitted, 40);
+    });
+}
+
 on_both! {
+    hybrid_share => hybrid_nodes_share_what_is_left;
     slow => a_slow_server_grants_no_share_twice;
     short_outages => many_short_outages_are_one;
     refusing => what_redis_refused_to_take_is_told_later;
