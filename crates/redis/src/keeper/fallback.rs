@@ -134,15 +134,6 @@ struct Untold {
     is_listed: bool,
 }
 
-impl Untold {
-    fn unpaid<C: Clock>(&self, limiter: &Limiter<C>, identity: Identity) -> u64 {
-        self.share.as_ref().map_or(0, |share| {
-            let standing = limiter.peek(share, identity);
-            standing.limit.saturating_sub(standing.remaining)
-        })
-    }
-}
-
 /// What is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Debt {
@@ -180,12 +171,11 @@ impl Outage {
         // Before the share is looked at: what that says of a window which has just begun is not the one's before.
         let in_view = InView::of(figures, limiter.clock().now());
         let admitted = std::mem::take(&mut untold.admitted);
-        Debt { admitted, unpaid: untold.unpaid(limiter, identity), in_view }
-    }
-
-    /// What time has not paid off of all that was admitted.
-    pub(super) fn unpaid<C: Clock>(&self, limiter: &Limiter<C>, identity: Identity) -> u64 {
-        self.untold.lock().unpaid(limiter, identity)
+        let unpaid = untold.share.as_ref().map_or(0, |share| {
+            let standing = limiter.peek(share, identity);
+            standing.limit.saturating_sub(standing.remaining)
+        });
+        Debt { admitted, unpaid, in_view }
     }
 
     /// What was taken out has been told. `false` if more was admitted meanwhile.

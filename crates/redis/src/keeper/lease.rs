@@ -10,7 +10,6 @@ use super::fallback::{BY_SHARE, Outage, Owing};
 use super::{Shared, Terms};
 use crate::Leases;
 use crate::held::Held;
-use crate::owed::InView;
 
 /// Keeps the leased counters of one limit.
 pub(super) struct LeaseKeeper<C>(pub(super) Arc<Terms<C>>);
@@ -48,18 +47,6 @@ impl Leased {
         let debt = self.outage.take_debt(&shared.limiter, self.identity, &figures);
         self.held.owe(debt.admitted, debt.unpaid, debt.in_view);
         self.outage.settle()
-    }
-}
-
-impl Leased {
-    /// Time has paid some of what is owed of a bucket, also where nobody was admitted since. What is owed of a window ends
-    /// with it.
-    fn pay_by_time<C: Clock>(&self, shared: &Shared<C>) {
-        let now = shared.limiter.clock().now();
-        if InView::of(&self.held.figures.lock(), now) == InView::ALWAYS {
-            let unpaid = self.outage.unpaid(&shared.limiter, self.identity);
-            self.held.owe(0, unpaid, InView::ALWAYS);
-        }
     }
 }
 
@@ -109,9 +96,6 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
         Box::pin(async move {
             let Some(leased) = asked.counter.get::<Leased>() else { return Answered::Uncounted };
             let Terms { shared, figures, .. } = &*self.0;
-            if leased.held.owed() > 0 {
-                leased.pay_by_time(shared);
-            }
             let deadline = shared.deadline(asked.now);
             let wanted = (figures, asked.cost);
             let decided =
@@ -211,9 +195,5 @@ tenants: [ { id: acme, plan: a } ]
             assert_eq!(leased.held.owed(), 100, "in second {second}");
             clock.advance(Duration::from_secs(1));
         }
-        // Also where nobody is admitted meanwhile.
-        clock.advance(Duration::from_secs(3600));
-        keeper.charge(Asked { counter: &counter, cost: 1, now: limiter.clock().now() }).await;
-        assert_eq!(leased.held.owed(), 0);
     }
 }
