@@ -1,6 +1,6 @@
 //! How much usage a gateway loses that is killed under load: answers that callers hold, and that no day's sum has.
 //!
-//! Told in milliseconds of traffic: how long before the kill the last answer came that was still counted. Usage has no order
+//! Told in milliseconds of traffic: how long before the kill the first answer came that was not counted. Usage has no order
 //! among requests, so as many as are lost are taken to be the last ones.
 
 use std::thread;

@@ -33,11 +33,15 @@ impl<C: Clock> Limiter<C> {
     /// # }
     /// ```
     pub fn absorb(&self, rule: &Rule, identity: Identity, consumed: u64) {
-        self.absorb_by(rule, identity, Before::Kept, |_| consumed);
+        let told = Told { before: Before::Kept, consumed: |_| consumed, is_own: false };
+        self.counters().absorb(Charge::new(rule, identity).cost(0), &told, self.clock().now());
     }
 
     /// Charges what is to be consumed of what remains, in one step: nobody finds the counter in between, as one that was
-    /// made new and not charged yet.
+    /// made new and not charged yet. An identity that is counted with others, because the store is full, is passed over:
+    /// what remains there is not its own.
+    ///
+    /// `consumed` is called while the counter is locked: it may not ask this limiter for anything.
     ///
     /// ```
     /// use tollgate_engine::{Before, FakeClock, Limit, Limiter, Rate};
@@ -60,8 +64,8 @@ impl<C: Clock> Limiter<C> {
         before: Before,
         consumed: impl Fn(u64) -> u64,
     ) {
-        let charge = Charge::new(rule, identity).cost(0);
-        self.counters().absorb(charge, before, consumed, self.clock().now());
+        let told = Told { before, consumed, is_own: true };
+        self.counters().absorb(Charge::new(rule, identity).cost(0), &told, self.clock().now());
     }
 
     /// Puts back what was charged a moment ago to one counter: of a meter, what time has not paid off since.
@@ -85,8 +89,17 @@ pub enum Before {
     Forgotten,
 }
 
+/// What a counter is told.
+struct Told<F> {
+    before: Before,
+    /// What to charge where so much remains.
+    consumed: F,
+    /// Whether only a counter of the identity's own is meant.
+    is_own: bool,
+}
+
 impl Counters {
-    fn absorb(&self, charge: Charge<'_>, before: Before, consumed: impl Fn(u64) -> u64, now: Time) {
+    fn absorb<F: Fn(u64) -> u64>(&self, charge: Charge<'_>, told: &Told<F>, now: Time) {
         let mut chain = Chain::new();
         chain.push(charge);
         let mut locked = Locked::none();
@@ -105,13 +118,20 @@ impl Counters {
                 Err(_) => {
                     self.succeed(charge, successors);
                     // What is not there is new, and need not be there if it is not charged.
-                    charge.cost = consumed(charge.rule(successors).limit().capacity());
+                    charge.cost = (told.consumed)(charge.rule(successors).limit().capacity());
                     if charge.cost == 0 {
                         return;
                     }
                     if charge.room != Room::Overflow && !self.has_room(table, charge.key(), now) {
                         locked.release();
-                        self.find_room(charge, now);
+                        if told.is_own {
+                            self.find_room_to_look(charge, now);
+                        } else {
+                            self.find_room(charge, now);
+                        }
+                        if told.is_own && charge.room == Room::Overflow {
+                            return;
+                        }
                         continue;
                     }
                     self.held.fetch_add(1, Relaxed);
@@ -121,11 +141,10 @@ impl Counters {
                 }
             };
             let mut cell = Cell::new(table, place, charge.rule(successors).limit());
-            // What many share is nobody's to make new.
-            if before == Before::Forgotten && charge.room != Room::Overflow {
+            if told.before == Before::Forgotten {
                 cell.renew();
             }
-            match consumed(cell.remaining(now)) {
+            match (told.consumed)(cell.remaining(now)) {
                 0 => {}
                 cost => cell.charge(cost, now),
             }

@@ -27,14 +27,18 @@ pub(crate) use modelled::{Mutex, MutexGuard, RwLock};
 pub(crate) struct Locker<T> {
     value: Mutex<T>,
     /// How sure it is that many threads want this lock all the time.
+    #[cfg_attr(tollgate_loom, allow(dead_code, reason = "the model's lock does not spin"))]
     heat: AtomicU32,
 }
 
 /// From so much heat on, a lock is one that many threads want all the time.
+#[cfg(not(tollgate_loom))]
 const HOT: u32 = 32;
 /// What is added, up to twice the above, when somebody who has waited a little finds it taken again.
+#[cfg(not(tollgate_loom))]
 const WARMER: u32 = 4;
 /// Spins of a thread that stays away, some microseconds.
+#[cfg(not(tollgate_loom))]
 const LONG: u32 = 512;
 
 impl<T> Locker<T> {

@@ -94,3 +94,21 @@ fn nothing_consumed_of_a_new_counter_leaves_none() {
     limiter.absorb_by(&rule, id, Before::Forgotten, |remaining| remaining - 5);
     assert_eq!((limiter.stats().held, limiter.peek(&rule, id).remaining), (0, 5));
 }
+
+/// What remains of a counter that many share is nobody's own: what one of them has left says nothing of it.
+#[test]
+fn what_one_has_left_is_not_said_of_the_overflow_counter() {
+    let limiter = Limiter::with_clock(FakeClock::default(), 10);
+    let limit = Limit::token_bucket(Rate::per_day(1)).burst(1000).build().unwrap();
+    let rule = limiter.define("user", limit);
+    for nth in 0..15u64 {
+        limiter.check(&rule, limiter.identity(&nth), 1).unwrap();
+    }
+    let newcomer = limiter.identity("newcomer");
+    for before in [Before::Kept, Before::Forgotten] {
+        limiter.absorb_by(&rule, newcomer, before, |remaining| remaining);
+        assert_eq!(limiter.peek(&rule, newcomer).remaining, 995, "{before:?}");
+    }
+    limiter.absorb(&rule, newcomer, 5);
+    assert_eq!(limiter.peek(&rule, newcomer).remaining, 990);
+}

@@ -157,10 +157,11 @@ impl<C: Clock> Shared<C> {
 impl News {
     /// Does to this node's own counter what the news mean to it.
     pub fn apply<C: Clock>(self, limiter: &Limiter<C>, rule: &Rule, identity: Identity) {
-        // How deep in debt it is already does not show in what remains: it is not to owe the same a second time.
         let before = match self {
+            News::Others(consumed) => return limiter.absorb(rule, identity, consumed),
+            // How deep in debt it is already does not show in what remains: it is not to owe the same a second time.
             News::Left(..0) | News::Anew(_) => Before::Forgotten,
-            News::Left(_) | News::Others(_) => Before::Kept,
+            News::Left(_) => Before::Kept,
         };
         limiter.absorb_by(rule, identity, before, |remaining| self.charge(remaining));
     }

@@ -188,13 +188,14 @@ impl Outage {
 }
 
 impl<C: Clock + 'static> Shared<C> {
-    /// Decides a charge that Redis cannot be asked about. `owing` tells of whom somebody has to be told when it is back.
+    /// Decides a charge that Redis cannot be asked about. `owing` tells of whom somebody has to be told when it is back, and
+    /// `left` what a counter that this node decides by itself had left before it.
     #[cold]
     pub(super) fn fall_back(
         &self,
         share: &Share,
         (outage, identity): (&Outage, Identity),
-        (cost, owing): (u64, impl FnOnce() -> Owing),
+        (cost, owing, left): (u64, impl FnOnce() -> Owing, Option<u64>),
     ) -> Answered {
         self.outages.decided.fetch_add(1, Relaxed);
         match self.outages.fallback {
@@ -203,26 +204,23 @@ impl<C: Clock + 'static> Shared<C> {
                 Answered::Unavailable("Limits that nodes share cannot be counted at present.")
             }
             Fallback::LocalOnly => {
-                let decision = self.by_share(share, (outage, identity), (cost, owing));
+                let decision = self.by_share(share, (outage, identity), (cost, owing, left));
                 Answered::Decided(decision, BY_SHARE)
             }
         }
     }
 
-    /// An outage begins for a counter that this node decides by itself, of which so much is left here: the others have as
-    /// much, so its share is at most its share of that. It is only lowered, so that outages which follow one another grant
-    /// nothing anew.
-    #[cold]
-    pub(super) fn share_what_is_left(&self, share: &Share, identity: Identity, left: u64) {
-        if self.outages.fallback != Fallback::LocalOnly {
-            return;
-        }
-        let nodes = self.nodes.count();
-        let rule = share.rule(&self.limiter, nodes);
-        // Of a paced bucket nothing is left for a moment after each charge.
-        if !rule.limit().is_paced() {
-            let most = left / nodes;
-            self.limiter.absorb_by(&rule, identity, Before::Kept, |has| has.saturating_sub(most));
+    /// Of a counter that this node decides by itself so much is left here, before this charge. The others have as much, so
+    /// the node's share is at most its share of that. It is only lowered, and what the node admits lowers what is left by
+    /// less than its share: so it is the same however often this is said, and outages which follow one another grant nothing
+    /// anew. Where nothing was used the share is as it is.
+    fn share_what_is_left(&self, share: &Share, (rule, identity): (&Rule, Identity), left: u64) {
+        // Else what is left says nothing of how much is used, or comes back at another time than the share's.
+        let kind = share.limit.kind();
+        let is_alike = kind.has_burst() || matches!(kind, Kind::FixedWindow | Kind::Quota);
+        if is_alike && !share.limit.is_paced() && left < share.limit.capacity() {
+            let most = left / self.nodes.count();
+            self.limiter.absorb_by(rule, identity, Before::Kept, |has| has.saturating_sub(most));
         }
     }
 
@@ -230,7 +228,7 @@ impl<C: Clock + 'static> Shared<C> {
         &self,
         share: &Share,
         (outage, identity): (&Outage, Identity),
-        (cost, owing): (u64, impl FnOnce() -> Owing),
+        (cost, owing, left): (u64, impl FnOnce() -> Owing, Option<u64>),
     ) -> Decision {
         let nodes = self.nodes.count();
         let rule = share.rule(&self.limiter, nodes);
@@ -251,12 +249,20 @@ impl<C: Clock + 'static> Shared<C> {
                 owing => self.outages.list(owing),
             };
         }
+        if let Some(left) = left {
+            self.share_what_is_left(share, (&rule, identity), left);
+        }
         let decision = self.limiter.decide(&rule, identity, cost);
         if decision.is_allowed() {
             untold.admitted = untold.admitted.saturating_add(cost);
         }
         untold.share = Some(rule);
         decision
+    }
+
+    /// Makes a node's share of a counter new again, as the counter is.
+    pub(super) fn renew(&self, share: &Share, identity: Identity) {
+        self.limiter.reset(&share.rule(&self.limiter, self.nodes.count()), identity);
     }
 
     /// Gives back what the fallback has charged.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tollgate_engine::{Clock, Decision, Identity};
 use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, Waiting, Whose};
@@ -27,8 +27,6 @@ pub(super) struct Told {
     identity: Identity,
     account: Arc<Account>,
     outage: Outage,
-    /// Whether the fallback decided when it was last asked for.
-    is_out: AtomicBool,
     /// Where the figures are that it was last told under.
     figures: AtomicUsize,
 }
@@ -52,7 +50,7 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
             let account = shared.hybrid.account(&key, (rule, whose.identity), figures).ok_or(())?;
             let (identity, outage) = (whose.identity, Outage::new());
             let figures = AtomicUsize::new(self.figures_at());
-            Ok(Told { key, identity, account, outage, is_out: AtomicBool::new(false), figures })
+            Ok(Told { key, identity, account, outage, figures })
         };
         // Of more counters than may be in use the others are not told; the limiter decides all the same.
         let told = shared.told.get_or(whose.hash, make, || ());
@@ -64,20 +62,13 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
         let Terms { shared, share, rule, .. } = &*self.0;
         let told = asked.counter.get::<Told>()?;
         if shared.strict.is_up() && !told.account.is_unheard() {
-            if told.is_out.load(Relaxed) {
-                told.is_out.store(false, Relaxed);
-            }
             return None;
         }
-        if !told.is_out.swap(true, Relaxed) {
-            // The limiter has charged this request already.
-            let left =
-                shared.limiter.peek(rule, told.identity).remaining.saturating_add(asked.cost);
-            shared.share_what_is_left(share, told.identity, left);
-        }
+        // The limiter has charged this request already; where it did not because it only observes, nobody is refused.
+        let left = shared.limiter.peek(rule, told.identity).remaining.saturating_add(asked.cost);
         // What is admitted meanwhile stands in the account, and is told when that is possible.
         let of = (&told.outage, told.identity);
-        Some(shared.fall_back(share, of, (asked.cost, || Owing::Nothing)))
+        Some(shared.fall_back(share, of, (asked.cost, || Owing::Nothing, Some(left))))
     }
 
     fn give_back(&self, asked: &Asked<'_>, _: Mark) {
@@ -112,7 +103,9 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
     fn reset<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, bool> {
         Box::pin(async move {
             let Some(told) = asked.counter.get::<Told>() else { return false };
-            self.0.shared.hybrid.reset(&told.key, &self.0.figures).await.is_ok()
+            let Terms { shared, share, figures, .. } = &*self.0;
+            shared.renew(share, told.identity);
+            shared.hybrid.reset(&told.key, figures).await.is_ok()
         })
     }
 }

@@ -54,7 +54,7 @@ impl<C: Clock + 'static> LeaseKeeper<C> {
     fn fall_back(&self, asked: &Asked<'_>, leased: &Leased) -> Answered {
         let owing = || Owing::Leased(asked.counter.clone());
         let of = (&leased.outage, leased.identity);
-        self.0.shared.fall_back(&self.0.share, of, (asked.cost, owing))
+        self.0.shared.fall_back(&self.0.share, of, (asked.cost, owing, None))
     }
 }
 

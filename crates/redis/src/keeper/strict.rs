@@ -112,7 +112,7 @@ impl<C: Clock + 'static> Part<C> {
         let Terms { shared, share, figures, .. } = &*self.terms;
         let of = (&self.counted().outage, self.counted().identity);
         let owing = || Owing::Strict(self.counter.clone(), Arc::clone(figures));
-        shared.fall_back(share, of, (self.cost, owing))
+        shared.fall_back(share, of, (self.cost, owing, None))
     }
 
     fn restore(&self) {

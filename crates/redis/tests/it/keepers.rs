@@ -328,7 +328,28 @@ fn hybrid_nodes_share_what_is_left(brand: Brand) {
     });
 }
 
+/// What is less than there are nodes is still everybody's where nothing of it was used.
+fn a_new_hybrid_counter_has_its_share(brand: Brand) {
+    let server = Server::start(brand);
+    let proxy = Proxy::to(server.port());
+    run(async {
+        let terms = Terms { consistency: Consistency::Hybrid, capacity: 1, ..TERMS };
+        let nodes =
+            [Node::start(&proxy.url(), terms).await, Node::start(&proxy.url(), terms).await];
+        until("they know of one another", || {
+            nodes.iter().all(|node| node.shared.state().nodes == 2)
+        })
+        .await;
+        proxy.cut();
+        for node in &nodes {
+            node.down().await;
+            assert_eq!(node.drain(5).await, 1);
+        }
+    });
+}
+
 on_both! {
+    hybrid_new => a_new_hybrid_counter_has_its_share;
     hybrid_share => hybrid_nodes_share_what_is_left;
     slow => a_slow_server_grants_no_share_twice;
     short_outages => many_short_outages_are_one;
