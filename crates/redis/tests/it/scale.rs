@@ -136,7 +136,7 @@ struct Node {
     told: Option<(Told, Option<Value>)>,
 }
 
-/// A thousand nodes that decide by themselves, each with its own phase, as `Hybrid` times them.
+/// A thousand nodes that decide by themselves, each with its own phase, every τ or a quarter of it. None rests.
 fn hybrid(server: &Server, traffic: Traffic) -> Seen {
     let (driven, mut connection) = loaded(server);
     let (figures, key) = (Figures::of(&limit()).unwrap(), format!("hybrid-{traffic:?}"));
@@ -271,7 +271,7 @@ fn a_thousand_nodes_never_exceed_a_leased_limit(brand: Brand) {
     }
 }
 
-/// What 10 million active counters take: measured on a hundredth of them.
+/// What 10 million active counters take: measured on twenty thousand of them.
 fn a_counter_takes_a_few_hundred_bytes(brand: Brand) {
     const COUNTERS: u64 = 20_000;
     let server = Server::start(brand);
