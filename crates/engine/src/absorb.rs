@@ -124,12 +124,12 @@ impl Counters {
                     }
                     if charge.room != Room::Overflow && !self.has_room(table, charge.key(), now) {
                         locked.release();
-                        if told.is_own {
-                            self.find_room_to_look(charge, now);
-                        } else {
+                        if !told.is_own {
                             self.find_room(charge, now);
+                            continue;
                         }
-                        if told.is_own && charge.room == Room::Overflow {
+                        self.find_room_to_look(charge, now);
+                        if charge.room == Room::Overflow {
                             return;
                         }
                         continue;
