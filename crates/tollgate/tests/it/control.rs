@@ -213,7 +213,8 @@ fn whoever_is_turned_away_is_told_why_by_the_requests_id() {
         };
         // Without a key nobody is counted.
         assert_eq!(reason(&curl(&[&[url.as_str()], protocol].concat())), "unauthorized");
-        let flood = Load::start(&gateway.address, "nobodys", (1, Duration::ZERO));
+        // Not so many that the one that is asked for is no longer among those that are remembered.
+        let flood = Load::start(&gateway.address, "nobodys", (1, Duration::from_millis(10)));
         eventually("it has failed too often", || reason(&call("nobodys")) == "too_many_failures");
         drop(flood);
 
