@@ -55,6 +55,18 @@ pub trait Keeper: Any + fmt::Debug + Send + Sync {
         self.foresee(asked)
     }
 
+    /// Whether too little is known here to decide by, and it is worth waiting for more. Asked of those that are
+    /// [`Told`](Manner::Told).
+    fn is_stale(&self, _: &Asked<'_>) -> bool {
+        false
+    }
+
+    /// Waits until enough is known to decide by, or nobody can be asked. Nothing is charged.
+    fn refresh<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, ()> {
+        let _ = asked;
+        Box::pin(std::future::ready(()))
+    }
+
     /// Makes a charge if it can be decided without waiting; else `None`, and nothing is charged. A keeper that is
     /// [`Told`](Manner::Told) answers only while nobody else can be told, and then decides besides the limiter.
     fn try_charge(&self, _: &Asked<'_>) -> Option<Answered> {

@@ -6,14 +6,19 @@
 //!      └─ nothing was charged         └─ nothing was charged          └───────────────────────┴─ all is given back
 //! ```
 //! What is known to refuse is looked at first: so whoever has used up a quota holds nothing of what others share, not
-//! even for a moment.
+//! even for a moment. Where the limiter knows too little of a counter that others use too, a request that would pass waits
+//! until it knows, before anything is charged.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tollgate_engine::{Chain, Clock, Decision, Refusal, Standing, Strategy, Time, Verdict};
 
-use crate::elsewhere::{Answered, Asked, Counter, GiveBack, Keeper, Manner, Mark, Together};
+use crate::elsewhere::{
+    Answered, Asked, Counter, GiveBack, Keeper, Manner, Mark, Together, Waiting,
+};
 use crate::gate::Gate;
 use crate::passage::Passage;
 
@@ -93,8 +98,13 @@ impl<C: Clock> Gate<C> {
 
     /// Decides a chain. Dropped while it waits, everything is given back.
     pub(crate) async fn take_kept(&self, passage: &mut Passage<'_>, now: Time) {
-        let Come::To(first) = self.take_here(passage, now) else { return };
-        let mut held = Held { gate: self, passage, is_done: false };
+        let mut decided_at = now;
+        if passage.is_stale(now) && self.would_pass(passage, now) {
+            all(passage.refresh()).await;
+            decided_at = self.limiter().clock().now();
+        }
+        let Come::To(first) = self.take_here(passage, decided_at) else { return };
+        let mut held = Held { gate: self, passage, began: now, is_done: false };
         held.rest(first).await;
     }
 
@@ -130,28 +140,23 @@ impl<C: Clock> Gate<C> {
         passage.learn();
     }
 
+    /// Whether a chain would pass by all that is known here. Nothing is charged.
+    fn would_pass(&self, passage: &mut Passage<'_>, now: Time) -> bool {
+        if passage.is_foreseen_to_fail(now) {
+            return false;
+        }
+        self.limiter().look_at(&mut passage.chain, now);
+        passage.chain.verdict().is_admitted()
+    }
+
     fn take_here(&self, passage: &mut Passage<'_>, now: Time) -> Come {
         passage.unavailable = None;
-        passage.chain.begin(now);
-        let Passage { chain, kept, .. } = &mut *passage;
-        let mut is_blocked = false;
-        for kept in &mut kept.all {
-            (kept.charged, kept.told) = (None, false);
-            if kept.manner != Manner::Alone {
-                continue;
-            }
-            let foreseen = kept.asked(chain).and_then(|asked| kept.keeper.foresee(&asked));
-            if let Some(decision) = foreseen {
-                chain.answer(kept.place, decision, false);
-                is_blocked |= kept.blocks() && decision.refusal.is_some();
-            }
-        }
-        if is_blocked {
-            self.limiter().look_at(chain, now);
+        if passage.is_foreseen_to_fail(now) {
+            self.limiter().look_at(&mut passage.chain, now);
             passage.learn();
             return Come::Through;
         }
-        if !self.limiter().take_at(chain, now).is_admitted() {
+        if !self.limiter().take_at(&mut passage.chain, now).is_admitted() {
             passage.learn();
             return Come::Through;
         }
@@ -230,6 +235,8 @@ impl<C: Clock> Gate<C> {
 struct Held<'g, 'p, 'f, C: Clock> {
     gate: &'g Gate<C>,
     passage: &'p mut Passage<'f>,
+    /// All that it waits for has one deadline, however much there is.
+    began: Time,
     is_done: bool,
 }
 
@@ -244,7 +251,7 @@ impl<C: Clock> Held<'_, '_, '_, C> {
             }
             let kept = &self.passage.kept.all[number];
             let answered = match kept.asked(&self.passage.chain) {
-                Some(asked) => kept.keeper.charge(asked).await,
+                Some(asked) => kept.keeper.charge(Asked { now: self.began, ..asked }).await,
                 None => Answered::Uncounted,
             };
             come = if self.passage.enter(number, answered) {
@@ -266,7 +273,7 @@ impl<C: Clock> Held<'_, '_, '_, C> {
             .iter()
             .filter_map(|number| {
                 let kept = &kept.all[*number];
-                let asked = kept.asked(chain)?;
+                let asked = Asked { now: self.began, ..kept.asked(chain)? };
                 Some(Together { keeper: &**kept.keeper, asked, strategy: kept.strategy })
             })
             .collect();
@@ -303,7 +310,54 @@ impl<C: Clock> Drop for Held<'_, '_, '_, C> {
     }
 }
 
+/// Waits for all of these at the same time.
+async fn all(mut waiting: Vec<Waiting<'_, ()>>) {
+    poll_fn(|context| {
+        waiting.retain_mut(|one| one.as_mut().poll(context).is_pending());
+        if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
 impl Passage<'_> {
+    /// Whether the limiter knows too little of a counter that it is to decide.
+    fn is_stale(&mut self, now: Time) -> bool {
+        self.chain.begin(now);
+        let Passage { chain, kept, .. } = &*self;
+        let mut told = kept.all.iter().filter(|kept| kept.manner == Manner::Told);
+        told.any(|kept| kept.asked(chain).is_some_and(|asked| kept.keeper.is_stale(&asked)))
+    }
+
+    /// What is to be waited for until the limiter knows enough of all of them.
+    fn refresh(&self) -> Vec<Waiting<'_, ()>> {
+        let Passage { chain, kept, .. } = self;
+        let told = kept.all.iter().filter(|kept| kept.manner == Manner::Told);
+        let stale = told.filter_map(|kept| {
+            let asked = kept.asked(chain)?;
+            kept.keeper.is_stale(&asked).then(|| kept.keeper.refresh(asked))
+        });
+        stale.collect()
+    }
+
+    /// Begins anew, and asks those that decide alone whether they refuse; `true` if one does.
+    fn is_foreseen_to_fail(&mut self, now: Time) -> bool {
+        self.chain.begin(now);
+        let Passage { chain, kept, .. } = &mut *self;
+        let mut is_blocked = false;
+        for kept in &mut kept.all {
+            (kept.charged, kept.told) = (None, false);
+            if kept.manner != Manner::Alone {
+                continue;
+            }
+            let foreseen = kept.asked(chain).and_then(|asked| kept.keeper.foresee(&asked));
+            if let Some(decision) = foreseen {
+                chain.answer(kept.place, decision, false);
+                is_blocked |= kept.blocks() && decision.refusal.is_some();
+            }
+        }
+        is_blocked
+    }
+
     /// Enters what a place kept elsewhere was answered; `false` if the request cannot pass with it.
     fn enter(&mut self, number: usize, answered: Answered) -> bool {
         let kept = &mut self.kept.all[number];

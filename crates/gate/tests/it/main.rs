@@ -6,6 +6,7 @@ mod elsewhere;
 mod own;
 mod records;
 mod reload;
+mod stale;
 mod strategies;
 mod told;
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tollgate_engine::{Identity, Rule};
+use tollgate_engine::{Identity, Rule, Time};
 
 use crate::Figures;
 use crate::ledger::Ledger;
@@ -23,6 +24,9 @@ pub(crate) struct Account {
     pub(super) unwritten: AtomicU64,
     /// Rounds in which nothing was consumed here.
     pub(super) idle: AtomicU32,
+    /// Until when what is known of it is recent enough to decide by, in the limiter's nanoseconds: for ever while it is asked
+    /// for every τ. Of a new one nothing is known.
+    pub(super) fresh_until: AtomicU64,
     /// Whether it could not be told when that was last tried. Redis may be there and take nothing: what is consumed meanwhile
     /// is as unknown to the others as in an outage.
     pub(super) is_unheard: AtomicBool,
@@ -56,6 +60,7 @@ impl Account {
             unwritten: AtomicU64::new(0),
             // Its first charge is told at once.
             idle: AtomicU32::new(RESTING),
+            fresh_until: AtomicU64::new(0),
             is_unheard: AtomicBool::new(false),
             book: Mutex::new(Book { rule, figures, ledger: Ledger::begin(), due: None, settled }),
             turn: tokio::sync::Mutex::default(),
@@ -66,6 +71,19 @@ impl Account {
     #[inline]
     pub(crate) fn is_unheard(&self) -> bool {
         self.is_unheard.load(Relaxed)
+    }
+
+    /// Whether what is known of it is too old to decide by.
+    #[inline]
+    pub(crate) fn is_stale(&self, now: Time) -> bool {
+        now.as_nanos() > self.fresh_until.load(Relaxed)
+    }
+
+    /// Says how long what was asked for then may be decided by.
+    pub(super) fn refreshed(&self, asked: Time, interval: Duration) {
+        let is_resting = self.idle.load(Relaxed) >= RESTING;
+        let until = asked.as_nanos().saturating_add(interval.as_nanos() as u64);
+        self.fresh_until.store(if is_resting { until } else { u64::MAX }, Relaxed);
     }
 
     /// Writes down what was consumed meanwhile.

@@ -4,6 +4,8 @@
 //! others have, which it charges to its own counter, into debt if need be. So a charge made anywhere is known everywhere
 //! after 2τ + d at most: τ until it is told, τ until the next node asks, and a round trip d. What all nodes admit together
 //! exceeds the limit by no more than the others admit in that time, and as the debt is paid off first, the excess never adds up.
+//! Of a counter that is new here, or was not asked for in the last τ because it rested, too little is known for that: whoever wants
+//! a decision has it asked for first.
 
 mod account;
 mod agenda;
@@ -20,7 +22,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tollgate_engine::{Clock, Identity, Limiter, Rule};
+use tollgate_engine::{Clock, Identity, Limiter, Rule, Time};
 
 pub(crate) use self::account::Account;
 use self::account::RESTING;
@@ -143,6 +145,17 @@ impl<C: Clock + 'static> Hybrid<C> {
         }
     }
 
+    /// Whether too little is known of a counter to decide by, and Redis can be asked: it is new here, or has rested.
+    #[inline]
+    pub(crate) fn is_stale(&self, account: &Account, now: Time) -> bool {
+        account.is_stale(now) && self.0.can_ask(account)
+    }
+
+    /// Waits until enough is known of a counter to decide by, or Redis cannot be asked.
+    pub(crate) async fn refresh(&self, account: &Arc<Account>, now: Time) {
+        self.0.refresh(account, now).await;
+    }
+
     /// Decides by other figures from now on.
     pub(crate) fn adopt(
         &self,
@@ -216,6 +229,11 @@ impl<C: Clock + 'static> Hybrid<C> {
 }
 
 impl<C> Shared<C> {
+    /// Whether Redis can be asked for an account; else the fallback decides.
+    fn can_ask(&self, account: &Account) -> bool {
+        self.strict.is_up() && !account.is_unheard()
+    }
+
     fn shard(&self, key: &str) -> &Shard {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use tollgate_engine::{Before, Clock, Identity, Limiter, Rule};
+use tollgate_engine::{Before, Clock, Identity, Limiter, Rule, Time};
 
 use super::Shared;
 use super::account::{Account, Book, FORGOTTEN, RESTING};
@@ -88,9 +88,19 @@ impl<C: Clock> Shared<C> {
         self.agenda.put(account, asked + self.spread(pause));
     }
 
+    /// Asks for an account of which too little is known to decide by. Those who want to know it at the same time share the answer.
+    pub(super) async fn refresh(&self, account: &Arc<Account>, now: Time) {
+        let since = Instant::now();
+        let _turn = account.turn.lock().await;
+        if account.is_stale(now) && self.can_ask(account) {
+            let pause = self.sync(account, since).await.unwrap_or(self.interval);
+            self.agenda.put(account, since + self.spread(pause));
+        }
+    }
+
     /// How soon to ask again, if there was an answer.
     async fn sync(&self, account: &Account, due: Instant) -> Option<Duration> {
-        let opened = self.strict.times_opened();
+        let (opened, asked) = (self.strict.times_opened(), self.limiter.clock().now());
         let (told, rule, figures) = {
             let mut book = account.book.lock();
             account.write_down(&mut book);
@@ -115,6 +125,7 @@ impl<C: Clock> Shared<C> {
         };
         self.measure(news.others(), (now - due, now - since));
         news.apply(&self.limiter, &rule, account.identity);
+        account.refreshed(asked, self.interval);
         Some(self.pause(&rule, account))
     }
 

@@ -58,6 +58,20 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
     }
 
     #[inline]
+    fn is_stale(&self, asked: &Asked<'_>) -> bool {
+        let told = asked.counter.get::<Told>();
+        told.is_some_and(|told| self.0.shared.hybrid.is_stale(&told.account, asked.now))
+    }
+
+    fn refresh<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, ()> {
+        Box::pin(async move {
+            if let Some(told) = asked.counter.get::<Told>() {
+                self.0.shared.hybrid.refresh(&told.account, asked.now).await;
+            }
+        })
+    }
+
+    #[inline]
     fn try_charge(&self, asked: &Asked<'_>) -> Option<Answered> {
         let Terms { shared, share, rule, .. } = &*self.0;
         let told = asked.counter.get::<Told>()?;

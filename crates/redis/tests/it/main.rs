@@ -16,6 +16,7 @@ mod hybrid;
 mod keepers;
 mod killed;
 mod leases;
+mod newcomers;
 mod paced;
 mod periods;
 mod proxy;

@@ -1,0 +1,130 @@
+//! A hybrid counter that is new on a node, or has rested there, is asked for before it decides: a node that knows nothing of
+//! the others admits nothing that they have spent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tollgate_engine::{Limiter, SystemClock};
+use tollgate_gate::{Gate, Holder, InForce};
+use tollgate_policy::compile::{Policy, Work};
+use tollgate_policy::shapes::Fallback;
+use tollgate_redis::{Settings, SharedCounters, Sharing};
+
+use crate::servers::{Brand, Server, on_both, run, until};
+
+const CAPACITY: usize = 100;
+
+/// A node that decides whole chains: a user's limit, which time does not fill while a test runs.
+struct Node {
+    gate: Gate,
+    in_force: Arc<InForce>,
+    shared: SharedCounters<SystemClock>,
+}
+
+impl Node {
+    async fn start(server: &Server, timeout: Duration) -> Node {
+        let text = format!(
+            "
+rate_limit_sync: {{ enabled: true }}
+plans: {{ a: {{ rate_limit: {{ sustained: {{ rate: 1, window: day }}, burst: {{ capacity: {CAPACITY} }}, scope: user,
+  consistency: hybrid }} }} }}
+tenants: [ {{ id: acme, plan: a }} ]
+"
+        );
+        let policy = Policy::of("policy.yaml", text.as_bytes())
+            .unwrap_or_else(|faults| panic!("{}", faults.diagnostics));
+        let limiter = Arc::new(Limiter::new());
+        let sharing = Sharing {
+            settings: Settings::new(&server.url()).unwrap().timeout(timeout),
+            prefix: "tollgate".to_owned(),
+            interval: Duration::from_millis(100),
+            fallback: Fallback::LocalOnly,
+            max_keys: 1000,
+        };
+        let shared = SharedCounters::start(sharing, &limiter);
+        let gate = Gate::over(limiter).keeping(Arc::new(shared.clone()));
+        let in_force = gate.enforce(policy);
+        until("Redis is up", || shared.state().is_up).await;
+        Node { gate, in_force, shared }
+    }
+
+    async fn is_admitted(&self) -> bool {
+        let tenants = self.in_force.policy().tenants().all();
+        let acme = tenants.iter().position(|tenant| tenant.id() == "acme").unwrap();
+        let address = [10, 0, 0, 1].into();
+        let caller = self.gate.caller(&self.in_force, acme, Holder::User("ci"), address);
+        self.gate.pass(&self.in_force, &caller, Work::default()).await.is_admitted()
+    }
+
+    /// How many of so many are admitted that come at the same moment.
+    async fn burst(&self, many: usize) -> usize {
+        let all = join_all((0..many).map(|_| self.is_admitted())).await;
+        all.into_iter().filter(|is_admitted| *is_admitted).count()
+    }
+
+    fn calls(&self) -> u64 {
+        self.shared.state().took.buckets.iter().map(|(_, count)| count).sum()
+    }
+}
+
+async fn all_is_told(server: &Server, left: i64) {
+    let key = || server.ask::<Vec<String>>(&["KEYS", "tollgate:ratelimit:*"]).pop();
+    let tokens = || key().and_then(|key| server.ask::<Option<i64>>(&["HGET", &key, "tokens"]));
+    until("all is told", || tokens() == Some(left)).await;
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn a_node_that_is_new_to_a_counter_admits_nothing_that_others_have_spent(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let one = Node::start(&server, LONG).await;
+        assert_eq!(one.burst(CAPACITY - 3).await, CAPACITY - 3);
+        all_is_told(&server, 3).await;
+        let two = Node::start(&server, LONG).await;
+        let before = two.calls();
+        assert_eq!(two.burst(CAPACITY).await, 3, "what is left");
+        assert!(two.calls() - before < 10, "those who come at once share an answer");
+        all_is_told(&server, 0).await;
+        for _ in 0..3 {
+            assert_eq!(Node::start(&server, LONG).await.burst(CAPACITY).await, 0);
+        }
+    });
+}
+
+fn a_node_whose_counter_has_rested_admits_nothing_that_others_have_spent(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let (one, two) = (Node::start(&server, LONG).await, Node::start(&server, LONG).await);
+        assert_eq!(two.burst(1).await, 1);
+        all_is_told(&server, CAPACITY as i64 - 1).await;
+        // It is asked for ever more seldom.
+        let before = two.calls();
+        until("it rests", || two.calls() > before + 16).await;
+        assert_eq!(one.burst(CAPACITY).await, CAPACITY - 1);
+        all_is_told(&server, 0).await;
+        assert_eq!(two.burst(CAPACITY).await, 0);
+    });
+}
+
+fn a_silent_redis_is_waited_for_once_and_then_the_share_decides(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let node = Node::start(&server, Duration::from_millis(50)).await;
+        let _: redis::Value = server.ask(&["CLIENT", "PAUSE", "20000", "ALL"]);
+        assert_eq!(
+            node.burst(2 * CAPACITY).await,
+            CAPACITY,
+            "it is the only node: its share is all"
+        );
+        assert!(!node.shared.state().is_up);
+        assert!(!node.is_admitted().await, "without waiting, for the breaker is open");
+    });
+}
+
+on_both! {
+    first => a_node_that_is_new_to_a_counter_admits_nothing_that_others_have_spent;
+    rested => a_node_whose_counter_has_rested_admits_nothing_that_others_have_spent;
+    silent => a_silent_redis_is_waited_for_once_and_then_the_share_decides;
+}
