@@ -56,7 +56,11 @@ if kind == 'b' or kind == 'p' then
   tokens, leased = tokens - added, leased + unspent + added
   call('HSET', key, 'tokens', tokens, 'part', part, 'last_refill', now, 'limit', text,
     'turn', turn, 'leased', leased, 'leased_before', before)
-  expire(key, limit[3] + 2 * lifetime)
+  -- A debt takes longer to be paid off than an empty bucket takes to be full: one that nodes made while they decided by
+  -- themselves, before this limit was leased.
+  local full_in = limit[3]
+  if tokens < 0 then full_in = full_in * math.ceil((capacity - tokens) / capacity) end
+  expire(key, full_in + 2 * lifetime)
   return { now, unspent + added, (turn + 2) * lifetime - now, turn, tokens, part, 0 }
 end
 

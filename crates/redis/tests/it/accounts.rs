@@ -66,6 +66,33 @@ impl Desk {
     }
 }
 
+/// A limit was hybrid, and its nodes made a debt. Now it is leased: whoever asks for a slice must not let the debt expire.
+fn a_debt_outlives_a_lease(brand: Brand) {
+    let server = Server::start(brand);
+    let mut desk = Desk::at(&server);
+    // Three thousand too much, and a day brings a thousand.
+    for node in ["a", "b", "c", "d"] {
+        let mut account = Account::default();
+        account.consume(1000);
+        desk.sync(node, &mut account);
+    }
+    assert_eq!(desk.number("tokens"), -3000);
+    let in_debt: u64 = server.ask(&["PTTL", "alice"]);
+    let cmd = desk.driven.lease("alice", &desk.figures, [1, 10], (0, 0, -1), NOW);
+    let answer: redis::Value = cmd.query(&mut desk.connection).unwrap();
+    assert_eq!(desk.driven.granted(&answer).unwrap().0, 0, "nothing is granted of a debt");
+    assert_eq!(desk.number("tokens"), -3000);
+    let leased: u64 = server.ask(&["PTTL", "alice"]);
+    let four_days = 4 * 86_400_000;
+    assert!(in_debt > four_days - 60_000 && leased > four_days - 60_000, "{in_debt}, {leased}");
+    // Paid off, it lives as long as any other.
+    desk.now += 3 * 86_400_000_000;
+    let cmd = desk.driven.lease("alice", &desk.figures, [1, 10], (0, 0, -1), desk.now);
+    cmd.exec(&mut desk.connection).unwrap();
+    let paid: u64 = server.ask(&["PTTL", "alice"]);
+    assert!(paid < 2 * 86_400_000, "{paid}");
+}
+
 /// A node forgets counters that rest, and its name stays the same.
 fn begun_anew(brand: Brand) {
     let server = Server::start(brand);
@@ -269,6 +296,7 @@ fn names_of_long_ago(brand: Brand) {
 }
 
 on_both! {
+    leased_debt => a_debt_outlives_a_lease;
     names => names_of_long_ago;
     reset => made_new;
     reset_elsewhere => reset_on_one_node;
