@@ -290,3 +290,6 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
