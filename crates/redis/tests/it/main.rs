@@ -6,6 +6,7 @@ mod accounts;
 mod alive;
 mod breaker;
 mod chains;
+mod chaos;
 mod cluster;
 mod counters;
 mod differential;
