@@ -66,6 +66,26 @@ impl Desk {
     }
 }
 
+/// What was admitted in the last moments of a window and is told in the next is counted there: against callers, once, and by all.
+fn told_after_the_window(brand: Brand) {
+    const DAY: u64 = 86_400_000_000;
+    let server = Server::start(brand);
+    let mut desk = Desk::of(&server, &Limit::fixed_window(Rate::per_day(1000)).build().unwrap());
+    let (mut one, mut other) = (Account::default(), Account::default());
+    desk.now = NOW + DAY - 1000;
+    one.consume(300);
+    assert_eq!(desk.sync("one", &mut one), News::Left(700));
+    assert_eq!((desk.number("count"), desk.number("window_start")), (300, NOW as i64));
+    other.consume(200);
+    desk.now = NOW + DAY + 1000;
+    assert_eq!(desk.sync("other", &mut other), News::Left(800), "the 300 are of the window before");
+    assert_eq!((desk.number("count"), desk.number("window_start")), (200, (NOW + DAY) as i64));
+    // Both have as much less of the new window, and all there was is in the sum.
+    assert_eq!(desk.sync("one", &mut one), News::Others(200));
+    assert_eq!((desk.number("count"), desk.number("total")), (200, 500));
+    assert_eq!(desk.sync("other", &mut other), News::Others(0));
+}
+
 /// A limit was hybrid, and its nodes made a debt. Now it is leased: whoever asks for a slice must not let the debt expire.
 fn a_debt_outlives_a_lease(brand: Brand) {
     let server = Server::start(brand);
@@ -296,6 +316,7 @@ fn names_of_long_ago(brand: Brand) {
 }
 
 on_both! {
+    window_edge => told_after_the_window;
     leased_debt => a_debt_outlives_a_lease;
     names => names_of_long_ago;
     reset => made_new;

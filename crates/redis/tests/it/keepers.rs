@@ -298,6 +298,50 @@ fn a_partition_admits_nothing_more(brand: Brand) {
     });
 }
 
+/// With `local_only` each node that is cut off has its share besides, and what it holds; the one that is not has the limit.
+fn cut_off_nodes_have_a_share_each(brand: Brand) {
+    let server = Server::start(brand);
+    let proxies = [Proxy::to(server.port()), Proxy::to(server.port())];
+    run(async {
+        let terms = Terms { consistency: Consistency::Lease, capacity: 300, ..TERMS };
+        let cut_off = [
+            Node::start(&proxies[0].url(), terms).await,
+            Node::start(&proxies[1].url(), terms).await,
+        ];
+        let other = Node::start(&server.url(), terms).await;
+        until("they know of one another", || {
+            cut_off.iter().chain([&other]).all(|node| node.shared.state().nodes == 3)
+        })
+        .await;
+        let mut admitted = cut_off[0].drain(1).await + cut_off[1].drain(1).await;
+        for (proxy, node) in proxies.iter().zip(&cut_off) {
+            proxy.cut();
+            node.down().await;
+        }
+        let leased = || {
+            let held = |field| server.ask::<Option<u64>>(&["HGET", KEY, field]).unwrap_or(0);
+            held("leased") + held("leased_before")
+        };
+        let held = leased();
+        let mut beside = 0;
+        for node in &cut_off {
+            let alone = node.drain(300).await;
+            assert!(alone >= 90, "its share is granted: {alone}");
+            beside += alone;
+        }
+        assert!(beside <= 200 + held, "{beside} with slices of {held}, a share each of 100");
+        admitted += beside + other.drain(400).await;
+        assert!(admitted <= 300 + 200, "{admitted}: the limit, and a share each");
+        // It is a debt: when they are back, nobody is granted what comes before that is paid.
+        proxies.iter().for_each(Proxy::mend);
+        for node in &cut_off {
+            node.up().await;
+            assert_eq!(node.drain(100).await, 0);
+        }
+        assert_eq!(other.drain(100).await, 0);
+    });
+}
+
 /// Each node of a hybrid counter knows what all of them have left. In an outage they share that, and not the limit anew.
 fn hybrid_nodes_share_what_is_left(brand: Brand) {
     let server = Server::start(brand);
@@ -349,6 +393,7 @@ fn a_new_hybrid_counter_has_its_share(brand: Brand) {
 }
 
 on_both! {
+    cut_off_shares => cut_off_nodes_have_a_share_each;
     hybrid_new => a_new_hybrid_counter_has_its_share;
     hybrid_share => hybrid_nodes_share_what_is_left;
     slow => a_slow_server_grants_no_share_twice;

@@ -1,12 +1,14 @@
-//! A node that is killed with SIGKILL, as a process of its own, strands at most the slice it held.
+//! A node that is killed with SIGKILL, as a process of its own, strands at most the slice it held, and of a chain in several
+//! slots at most one request's charges.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use tollgate_engine::{Limit, Period, Rate};
-use tollgate_redis::{Figures, Leases, Settings, Strict};
+use tollgate_redis::{Charge, Figures, Leases, Mode, Settings, Strict};
 
+use crate::groups::Cluster;
 use crate::servers::{Brand, Server, on_both, run, until};
 
 /// Where the process that is to be killed finds Redis, and which of the limits it spends.
@@ -52,6 +54,23 @@ fn spends_until_it_is_killed() {
     });
 }
 
+/// The same for chains of counters in several slots of a cluster, one request at a time.
+#[test]
+#[ignore = "a process of its own, which the tests here start and kill"]
+fn takes_chains_until_it_is_killed() {
+    let (Ok(url), Ok(keys)) = (std::env::var(URL), std::env::var(KEY)) else { return };
+    run(async {
+        let settings = Settings::new(&url).unwrap().mode(Mode::Cluster);
+        let strict = Strict::start(settings.timeout(Duration::from_secs(60)));
+        strict.up().await;
+        let limit = figures("chain");
+        let chain: Vec<Charge<'_>> = keys.split(' ').map(|key| Charge::new(key, &limit)).collect();
+        while strict.take(&chain).await.unwrap().verdict().is_admitted() {
+            std::io::stderr().write_all(b".").unwrap();
+        }
+    });
+}
+
 /// A node in a process of its own, killed at the latest when it is dropped.
 struct Victim {
     child: Child,
@@ -61,9 +80,13 @@ struct Victim {
 
 impl Victim {
     fn start(server: &Server, key: &str) -> Victim {
+        Victim::doing("killed::spends_until_it_is_killed", (&server.url(), key))
+    }
+
+    fn doing(test: &str, (url, key): (&str, &str)) -> Victim {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "killed::spends_until_it_is_killed", "--ignored", "--nocapture"])
-            .envs([(URL, server.url().as_str()), (KEY, key)])
+            .args(["--exact", test, "--ignored", "--nocapture"])
+            .envs([(URL, url), (KEY, key)])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -151,6 +174,40 @@ fn killed_nodes_strand_what_they_held(brand: Brand, key: &str) {
     });
 }
 
+/// A node dies when the first of its slots has charged a request and the last has not answered.
+fn a_node_that_dies_between_slots_leaves_one_request(brand: Brand) {
+    let cluster = Cluster::start(brand);
+    let names: Vec<String> = (0..100).map(|nth| format!("key-{nth}")).collect();
+    let on = |server: usize| {
+        let port = cluster.servers()[server].port();
+        names.iter().find(|name| cluster.home_of(name).port() == port).unwrap().as_str()
+    };
+    let keys = [on(0), on(1), on(2)];
+    let mut victim =
+        Victim::doing("killed::takes_chains_until_it_is_killed", (&cluster.url(), &keys.join(" ")));
+    victim.admits(50);
+    let slow = &cluster.servers()[2];
+    slow.ask::<String>(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let charged = |key: &str| LIMIT - cluster.tokens(key).unwrap();
+    run(until("one is charged in two slots and waits for the third", || {
+        let clients: String = slow.ask(&["INFO", "clients"]);
+        let is_asked = clients.lines().any(|line| line.trim() == "blocked_clients:1");
+        is_asked && charged(keys[0]) == charged(keys[1]) && charged(keys[0]) > charged(keys[2])
+    }));
+    let admitted = victim.kill();
+    slow.ask::<String>(&["CLIENT", "UNPAUSE"]);
+    run(until("all have noticed", || {
+        let is_gone = |server: &Server| {
+            let clients: String = server.ask(&["CLIENT", "LIST", "TYPE", "normal"]);
+            clients.lines().count() == 1
+        };
+        cluster.servers().iter().all(is_gone)
+    }));
+    assert_eq!(keys[..2].iter().map(|key| charged(key)).collect::<Vec<_>>(), [admitted + 1; 2]);
+    let last = charged(keys[2]);
+    assert!((admitted..=admitted + 1).contains(&last), "{last} charged after {admitted} admitted");
+}
+
 fn a_bucket(brand: Brand) {
     killed_nodes_strand_what_they_held(brand, "bucket");
 }
@@ -162,4 +219,5 @@ fn a_quota(brand: Brand) {
 on_both! {
     bucket => a_bucket;
     quota => a_quota;
+    between_slots => a_node_that_dies_between_slots_leaves_one_request;
 }
