@@ -79,6 +79,11 @@ pub const TERMS: Terms = Terms {
 
 impl Node {
     pub async fn start(url: &str, terms: Terms) -> Node {
+        Node::start_at(Settings::new(url).unwrap(), terms).await
+    }
+
+    /// However Redis is reached.
+    pub async fn start_at(settings: Settings, terms: Terms) -> Node {
         let consistency = match terms.consistency {
             Consistency::Lease => "lease",
             Consistency::Hybrid => "hybrid",
@@ -113,7 +118,7 @@ tenants: [ {{ id: acme, plan: a }} ]
         let clock = NodeClock { clock: SystemClock::new(), behind };
         let limiter = Arc::new(Limiter::with_clock(clock, 100_000));
         let sharing = Sharing {
-            settings: Settings::new(url).unwrap().timeout(terms.timeout),
+            settings: settings.timeout(terms.timeout),
             prefix: "tollgate".to_owned(),
             interval: Duration::from_millis(100),
             fallback: terms.fallback,
@@ -145,7 +150,11 @@ tenants: [ {{ id: acme, plan: a }} ]
 
     /// What is left of a hybrid counter, as far as this node knows.
     pub fn left(&self) -> u64 {
-        self.limiter.peek(&self.rule, self.limiter.identity("one")).remaining
+        self.left_of("one")
+    }
+
+    pub fn left_of(&self, name: &str) -> u64 {
+        self.limiter.peek(&self.rule, self.limiter.identity(name)).remaining
     }
 
     pub fn counter_of(&self, name: &str, hash: u128) -> Counter {
@@ -171,19 +180,24 @@ tenants: [ {{ id: acme, plan: a }} ]
     }
 
     pub async fn is_admitted(&self) -> bool {
+        self.admits("one", 1).await
+    }
+
+    /// Of the counter of this name and hash.
+    pub async fn admits(&self, name: &str, hash: u128) -> bool {
         match self.keeper.manner() {
-            Manner::Told => self.is_admitted_here(),
-            _ => is_admitted(self.ask_for(&self.counter(), 1).await),
+            Manner::Told => self.is_admitted_here(name, hash),
+            _ => is_admitted(self.ask_for(&self.counter_of(name, hash), 1).await),
         }
     }
 
     /// The limiter decides, the keeper besides if it wants to, and if both admit it the keeper is told.
-    fn is_admitted_here(&self) -> bool {
-        let identity = self.limiter.identity("one");
+    fn is_admitted_here(&self, name: &str, hash: u128) -> bool {
+        let identity = self.limiter.identity(name);
         if !self.limiter.decide(&self.rule, identity, 1).is_allowed() {
             return false;
         }
-        let counter = self.counter();
+        let counter = self.counter_of(name, hash);
         let asked = Asked { counter: &counter, cost: 1, now: self.limiter.clock().now() };
         let passes = self.keeper.try_charge(&asked).is_none_or(is_admitted);
         match passes {

@@ -27,4 +27,5 @@ mod scale;
 mod sentinels;
 mod servers;
 mod slots;
+mod spread;
 mod tls;
