@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tollgate_policy::Sha256;
 
+use crate::groups::Cluster;
 use crate::servers::{Brand, Server, on_both};
 use crate::support::{Load, Tollgate, Upstream, curl, eventually, get, stay_clear_of_midnight};
 
@@ -13,16 +14,20 @@ pub const KEY: &str = "key-of-ada";
 
 /// A node's file: what its upstream is, where Redis is, and what else is said of both.
 pub fn file(upstream: &Upstream, redis: &Server, rest: &str) -> String {
+    file_with(upstream, &format!("url: \"{}\"", redis.url()), rest)
+}
+
+/// The same, for a Redis that is reached in another way.
+pub fn file_with(upstream: &Upstream, redis: &str, rest: &str) -> String {
     let ada = Sha256::of(KEY.as_bytes());
     format!(
         "
 upstreams: {{ api: {{ url: \"http://{}\" }} }}
-redis: {{ url: \"{}\", timeout_ms: 1000 }}
+redis: {{ {redis}, timeout_ms: 1000 }}
 rate_limit_sync: {{ enabled: true, sync_interval_ms: 50 }}
 keys: [ {{ id: ada, tenant: acme, user: ada, sha256: {ada} }} ]
 {rest}",
         upstream.address,
-        redis.url(),
     )
 }
 
@@ -158,16 +163,34 @@ on_both! {
     strict => strict_admits_exactly_the_limit;
     lease => leases_admit_no_more_than_the_limit_and_are_returned;
     hybrid => hybrid_nodes_carry_what_was_too_much;
+    mixed => a_refusal_by_the_last_gives_back_what_all_others_were_charged;
+    mixed_cluster => the_same_in_a_cluster;
 }
 
-#[test]
-fn a_refusal_by_the_last_gives_back_what_all_others_were_charged() {
+fn a_refusal_by_the_last_gives_back_what_all_others_were_charged(brand: Brand) {
+    let redis = Server::start(brand);
+    refused_by_the_last(&format!("url: \"{}\"", redis.url()));
+}
+
+/// Every counter may be on another server.
+fn the_same_in_a_cluster(brand: Brand) {
+    let cluster = Cluster::start(brand);
+    refused_by_the_last(&format!("url: \"{}\", mode: cluster", cluster.url()));
+    let has_counters =
+        |server: &Server| !server.ask::<Vec<String>>(&["KEYS", "tollgate:ratelimit:*"]).is_empty();
+    let used = cluster.servers().iter().filter(|server| has_counters(server)).count();
+    assert!(used > 1, "the chain spans servers");
+}
+
+fn refused_by_the_last(redis: &str) {
     stay_clear_of_midnight();
-    let (redis, upstream) = (Server::start(Brand::Redis), Upstream::new("", "ok"));
+    let upstream = Upstream::new("", "ok");
     let rest = "
 routes:
   - { path: /strict, upstream: api, rate_limit: { algorithm: fixed_window, sustained: { rate: 3, window: day },
       consistency: strict } }
+  - { path: /alone, upstream: api, rate_limit: { algorithm: fixed_window, sustained: { rate: 2, window: day },
+      consistency: lease } }
 plans:
   a:
     rate_limit: { algorithm: fixed_window, sustained: { rate: 100, window: day }, scope: user, consistency: lease }
@@ -178,23 +201,29 @@ tenants:
   - { id: system, rate_limit: { sharing: enforce, algorithm: fixed_window, sustained: { rate: 80, window: day },
       consistency: hybrid } }
 ";
-    let nodes = nodes(1, &file(&upstream, &redis, rest));
+    let nodes = nodes(1, &file_with(&upstream, redis, rest));
     let node = &nodes[0];
     let answers: Vec<u16> = (0..20).map(|_| get(&node.url("/strict"), KEY).status).collect();
     assert_eq!(answers.iter().filter(|status| **status == 200).count(), 3, "{answers:?}");
     assert!(answers[3..].iter().all(|status| *status == 429));
     assert_eq!(upstream.count(), 3);
     let limits = node.api("/v1/limits?tenant=acme&user=ada&route=GET%20/strict", &[]).json();
-    let of = |source: &str, window: &str| {
+    let of = |limits: &Value, source: &str, window: &str| {
         let items = limits["items"].as_array().unwrap();
         let found = items.iter().find(|l| l["source"] == source && l["window"] == window);
         found.unwrap_or_else(|| panic!("{source} {window} in {limits}"))["tokens"].as_u64().unwrap()
     };
-    assert_eq!(of("route:/strict", "day"), 0);
-    assert_eq!(of("plan:a", "day"), 97, "leased");
-    assert_eq!(of("plan:a", "year"), 997, "a quota, leased");
-    assert_eq!(of("tenant:acme", "day"), 77, "local, folded with its parent's");
-    assert_eq!(of("tenant:system", "day"), 77, "hybrid");
+    assert_eq!(of(&limits, "route:/strict", "day"), 0);
+    assert_eq!(of(&limits, "plan:a", "day"), 97, "leased");
+    assert_eq!(of(&limits, "plan:a", "year"), 997, "a quota, leased");
+    assert_eq!(of(&limits, "tenant:acme", "day"), 77, "local, folded with its parent's");
+    assert_eq!(of(&limits, "tenant:system", "day"), 77, "hybrid");
+    // A leased limit that refuses: the others are given back too.
+    let answers: Vec<u16> = (0..10).map(|_| get(&node.url("/alone"), KEY).status).collect();
+    assert_eq!(answers.iter().filter(|status| **status == 200).count(), 2, "{answers:?}");
+    let limits = node.api("/v1/limits?tenant=acme&user=ada&route=GET%20/alone", &[]).json();
+    assert_eq!((of(&limits, "route:/alone", "day"), of(&limits, "plan:a", "day")), (0, 95));
+    assert_eq!(of(&limits, "tenant:system", "day"), 75, "hybrid");
 }
 
 #[test]

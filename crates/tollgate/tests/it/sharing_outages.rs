@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crate::groups::Watched;
 use crate::servers::{Brand, Server, on_both};
-use crate::sharing::{KEY, file, metric, nodes, one_limit};
+use crate::sharing::{KEY, file, file_with, metric, nodes, one_limit};
 use crate::support::{Load, Tollgate, Upstream, eventually, get, stay_clear_of_midnight};
 
 fn with(upstream: &Upstream, redis: &Server, fallback: &str, rest: &str) -> String {
@@ -51,6 +52,95 @@ fn a_paused_server_costs_one_wait_and_then_the_fallback_decides(brand: Brand) {
             assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
         }
     }
+}
+
+/// A chain of every mode: hybrid, two leased ones of which nothing is held yet, and two strict ones.
+fn of_every_mode(rate: u64) -> String {
+    let limit = |consistency: &str| {
+        format!(
+            "{{ algorithm: fixed_window, sustained: {{ rate: {rate}, window: day }}, consistency: {consistency} }}"
+        )
+    };
+    let (strict, lease, hybrid) = (limit("strict"), limit("lease"), limit("hybrid"));
+    format!(
+        "
+routes: [ {{ path: \"/*\", upstream: api, rate_limit: {strict} }} ]
+plans: {{ a: {{ rate_limit: {lease}, quota: {{ limit: {rate}, window: year }} }} }}
+tenants:
+  - {{ id: acme, plan: a, parent: part, rate_limit: {hybrid} }}
+  - {{ id: part, rate_limit: {enforced} }}
+",
+        enforced = strict.replace("{ algo", "{ sharing: enforce, algo")
+    )
+}
+
+/// Whichever of its counters it has to ask for, all of them together cost a request `timeout_ms` once.
+fn a_chain_of_every_mode_waits_once(brand: Brand) {
+    stay_clear_of_midnight();
+    let upstream = Upstream::new("", "ok");
+    for (fallback, status) in [("local_only", 200), ("fail_open", 200), ("fail_closed", 503)] {
+        let redis = Server::start(brand);
+        let text = with(&upstream, &redis, fallback, &of_every_mode(100_000));
+        // Twice would be ten seconds: that is told apart from once on the busiest machine.
+        let nodes = nodes(1, &text.replace("timeout_ms: 1000", "timeout_ms: 5000"));
+        redis.ask::<()>(&["CLIENT", "PAUSE", "120000", "ALL"]);
+        std::thread::scope(|scope| {
+            let ask = || {
+                let begin = Instant::now();
+                (get(&nodes[0].url("/"), KEY), begin.elapsed())
+            };
+            let callers: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            for caller in callers {
+                let (answer, took) = caller.join().unwrap();
+                assert_eq!(answer.status, status, "{fallback} {answer:?}");
+                assert!(took < Duration::from_secs(9), "{fallback}: {took:?}");
+            }
+        });
+        assert_eq!(metric(&nodes[0], "tollgate_redis_up"), 0.0, "it was asked, and did not answer");
+    }
+}
+
+/// The primary is killed under load, and a sentinel makes its replica the primary: nobody is answered 5xx, and the new one counts.
+fn a_failover_fails_no_request(brand: Brand) {
+    stay_clear_of_midnight();
+    let (mut watched, upstream) = (Watched::start(brand, "billing"), Upstream::new("", "ok"));
+    let redis = format!("url: \"{}\", mode: sentinel, master: billing", watched.url());
+    let nodes = nodes(2, &file_with(&upstream, &redis, &of_every_mode(1_000_000)));
+    let loads: Vec<Load> = nodes
+        .iter()
+        .map(|node| Load::start(&node.address, KEY, (2, Duration::from_millis(2))))
+        .collect();
+    let passed = |load: &Load| load.tally().passed.load(Relaxed);
+    for load in &loads {
+        eventually("it passes", || passed(load) > 50);
+    }
+    watched.primary.kill();
+    for node in &nodes {
+        eventually("the breaker opens", || {
+            metric(node, "tollgate_redis_breaker_opened_total") > 0.0
+        });
+    }
+    for (node, load) in nodes.iter().zip(&loads) {
+        eventually("there is a primary", || metric(node, "tollgate_redis_up") == 1.0);
+        let before = passed(load);
+        eventually("it passes", || passed(load) > before + 50);
+    }
+    for load in loads {
+        let tally = load.stop();
+        let failed = tally.other.load(Relaxed) + tally.unavailable.load(Relaxed);
+        assert_eq!(failed + tally.refused.load(Relaxed) + tally.lost.load(Relaxed), 0, "{tally:?}");
+    }
+    // What was admitted without it may still be told to it for a while. Then each request is one more.
+    let count = || -> u64 {
+        let keys: Vec<String> =
+            watched.replica.ask(&["KEYS", "tollgate:ratelimit:tenant:tenant:part*"]);
+        watched.replica.ask(&["HGET", &keys[0], "count"])
+    };
+    eventually("each is counted", || {
+        let before = count();
+        (0..10).for_each(|_| assert_eq!(get(&nodes[0].url("/"), KEY).status, 200));
+        count() == before + 10
+    });
 }
 
 fn an_outage_grants_each_node_its_share_and_nobody_gets_it_twice(brand: Brand) {
@@ -106,6 +196,8 @@ fn an_outage_grants_each_node_its_share_and_nobody_gets_it_twice(brand: Brand) {
 
 on_both! {
     paused => a_paused_server_costs_one_wait_and_then_the_fallback_decides;
+    chain => a_chain_of_every_mode_waits_once;
+    failover => a_failover_fails_no_request;
     outage => an_outage_grants_each_node_its_share_and_nobody_gets_it_twice;
 }
 
