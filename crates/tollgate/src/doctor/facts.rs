@@ -51,11 +51,12 @@ static PROBE: LazyLock<Lua> = LazyLock::new(|| {
 local key, refused = KEYS[1], {}
 for _, words in ipairs({
   { 'HSET', key, 'a', '1' }, { 'HGET', key, 'a' }, { 'HMGET', key, 'a' }, { 'HDEL', key, 'b' }, { 'EXISTS', key },
+  { 'HRANDFIELD', key, 1, 'WITHVALUES' },
   { 'PEXPIRE', key, 60000 }, { 'TIME' }, { 'UNLINK', key },
   { 'SET', key, '1', 'EX', 60 }, { 'GET', key }, { 'UNLINK', key },
   { 'HINCRBY', key, 'a', 1 }, { 'HLEN', key }, { 'UNLINK', key },
   { 'ZADD', key, 1, 'a' }, { 'ZCARD', key }, { 'ZRANGE', key, 0, 0 }, { 'ZRANGEBYSCORE', key, 0, 1 },
-  { 'ZREM', key, 'b' }, { 'ZPOPMIN', key, 1 },
+  { 'ZREM', key, 'b' }, { 'ZREMRANGEBYSCORE', key, 5, 6 }, { 'ZPOPMIN', key, 1 },
   { 'SADD', key, 'a' }, { 'SPOP', key },
   { 'XADD', key, '1-0', 'a', '1' }, { 'XRANGE', key, '-', '+' }, { 'XDEL', key, '1-0' }, { 'UNLINK', key },
   { 'PUBLISH', ARGV[1], 'probe' },
@@ -210,10 +211,18 @@ impl Server {
 
     /// Tries what Tollgate does, on a key that it deletes.
     async fn probe(&mut self, plain: &Plain, prefix: &str) {
-        let mut refuse = |what: &str, why: String| self.refused.push((what.to_owned(), why));
+        let Server { refused, info, was_probed, .. } = self;
+        let mut refuse = |what: &str, why: String| refused.push((what.to_owned(), why));
         let load = plain.ask(cmd("SCRIPT").arg("LOAD").arg("return 1").clone(), WITHIN).await;
         if let Err(why) = load {
             refuse("SCRIPT LOAD", why.to_string());
+        }
+        // How a cluster's slots are found; other servers know nothing of it.
+        if info.get("cluster_enabled").is_some_and(|enabled| enabled == "1") {
+            let slots = plain.ask(cmd("CLUSTER").arg("SLOTS").clone(), WITHIN).await;
+            if let Err(Unavailable::Refused(why)) = slots {
+                refuse("CLUSTER SLOTS", why);
+            }
         }
         let key = format!("{prefix}:doctor:{}", std::process::id());
         let channel = format!("{prefix}:doctor");
@@ -221,9 +230,9 @@ impl Server {
         probe.arg(&channel);
         match plain.run(&PROBE, probe, WITHIN).await {
             Ok(value) => {
-                self.was_probed = true;
-                let refused = words(&value);
-                refused.chunks_exact(2).for_each(|pair| refuse(&pair[0], pair[1].clone()));
+                *was_probed = true;
+                let found = words(&value);
+                found.chunks_exact(2).for_each(|pair| refuse(&pair[0], pair[1].clone()));
             }
             Err(Unavailable::Refused(why)) if is_elsewhere(&why) => {}
             Err(why) => refuse("EVALSHA", why.to_string()),
@@ -243,3 +252,6 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

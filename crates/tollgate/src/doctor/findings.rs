@@ -273,7 +273,7 @@ impl Judging<'_> {
             }
             _ => {
                 "give the user what counters and storage need: `ACL SETUSER … ~tollgate:* &tollgate:* \
-                 +@read +@write +@scripting +@pubsub +@connection +time +info +unlink`"
+                 +@read +@write +@scripting +@pubsub +@connection +time +info +role +cluster|slots`"
             }
         });
     }
@@ -415,3 +415,6 @@ impl Judging<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,8 +104,13 @@ fn a_user_without_rights_is_told_which(brand: Brand) {
     found.is("rights", "warning", &["PUBLISH", "SUBSCRIBE", "within a second"]);
     // What it advises is enough.
     let advised = ["~tollgate:*", "&tollgate:*", "+@read", "+@write", "+@scripting", "+@pubsub"];
-    let found = set(&[&advised[..], &["+@connection", "+time", "+info", "+unlink"]].concat());
-    found.is("rights", "good", &[]);
+    let rest = ["+@connection", "+time", "+info", "+role", "+cluster|slots"];
+    set(&[&advised[..], &rest].concat()).is("rights", "good", &[]);
+    // Also of commands that only a script calls, each of which is tried.
+    for command in ["hrandfield", "zremrangebyscore", "pexpire", "xdel", "spop"] {
+        let found = set(&["~tollgate:*", "&tollgate:*", "+@all", &format!("-{command}")]);
+        found.is("rights", "wrong", &[&command.to_uppercase()]);
+    }
     // And without the right password nothing.
     let found = Found::at(&format!("redis://weak:wrong@127.0.0.1:{}", server.port()), &[]);
     found.is("connection", "wrong", &["user and password"]);
@@ -132,6 +137,13 @@ fn a_cluster_without_all_its_slots_is_wrong(brand: Brand) {
     assert!(found.is_good, "{:#?}", found.findings);
     found.is("cluster", "good", &["all 16384 slots", "3 primaries"]);
     Found::at(&url, &[]).is("cluster", "wrong", &["mode: cluster"]);
+    // Nobody finds the slots who may not ask for them.
+    for server in cluster.servers() {
+        let rules = ["weak", "on", ">secret", "~*", "&*", "+@all", "-cluster|slots"];
+        server.ask::<String>(&[&["ACL", "SETUSER"], &rules[..]].concat());
+    }
+    let weak = url.replace("redis://", "redis://weak:secret@");
+    Found::at(&weak, &["--mode", "cluster"]).is("rights", "wrong", &["CLUSTER SLOTS"]);
     for server in cluster.servers() {
         server.ask::<String>(&["CLUSTER", "DELSLOTSRANGE", "100", "199"]);
     }
