@@ -14,7 +14,7 @@ use tollgate_core::Time;
 use tollgate_wire::read::{Said, Seen};
 
 use crate::LimitStatus;
-use hold::Hold;
+use hold::{Holds, Word};
 use limit::{LimitPace, Reading};
 use round::Round;
 use silent::Silent;
@@ -36,7 +36,7 @@ pub(crate) struct Pace {
     limits: Vec<LimitPace>,
     silent: Silent,
     /// The server asked to stay away.
-    hold: Hold,
+    holds: Holds,
     /// When it last said anything.
     heard_at: Time,
     /// When it was last asked.
@@ -63,7 +63,7 @@ impl Pace {
         Pace {
             limits: Vec::new(),
             silent: Silent::default(),
-            hold: Hold::default(),
+            holds: Holds::default(),
             heard_at: Time::EPOCH,
             sent_at: Time::EPOCH,
             limits_at: Time::EPOCH,
@@ -85,7 +85,7 @@ impl Pace {
             0 => (Duration::ZERO, self.used_at()),
             _ => (self.wait_for_limits(now, ahead.saturating_add(cost)), self.limits_at),
         };
-        let wait = limited.max(self.hold.left(now));
+        let wait = limited.max(self.holds.left(now));
         // A server may be wrong, or lie. One question now and then finds out.
         wait.min(self.longest_silence.saturating_sub(now - asked_at))
     }
@@ -138,7 +138,7 @@ impl Pace {
 
     /// Whether the server has asked to be left alone since.
     pub(crate) fn calls_off(&self, now: Time, ticket: Ticket) -> bool {
-        self.hold.calls_off(ticket.number, now)
+        self.holds.calls_off(ticket.number, now)
     }
 
     /// Its answer came in.
@@ -183,7 +183,7 @@ impl Pace {
             }
         }
         match outcome {
-            Outcome::Refused if is_limited => self.note_refusal(now, ticket.cost, said),
+            Outcome::Refused if is_limited => self.note_refusal(now, ticket, said),
             Outcome::Refused => {}
             Outcome::Passed => self.passed(ticket),
             Outcome::Failed => self.silent.passed(),
@@ -194,7 +194,7 @@ impl Pace {
     /// It was not refused. So whatever it was sent in spite of is over, unless its answer spoke of that again.
     pub(crate) fn passed(&mut self, ticket: Ticket) {
         self.silent.passed();
-        self.hold.passed(ticket.number);
+        self.holds.passed(ticket.number);
         self.limits.retain(|limit| limit.defied_by != Some(ticket.number));
     }
 
@@ -202,7 +202,9 @@ impl Pace {
     pub(crate) fn refused_late(&mut self, now: Time, said: &Said) {
         (self.heard_at, self.limits_at) = (now, now);
         let said = Said { retry_after: said.retry_after, ..Said::default() };
-        self.note_refusal(now, 1, &said);
+        // It was said at the call's end, so it is the newest word.
+        let ticket = Ticket { number: self.sendings, cost: 1, of: self.sent, sent_at: now };
+        self.note_refusal(now, ticket, &said);
     }
 
     pub(crate) fn limits(&self, now: Time) -> Vec<LimitStatus> {
@@ -218,11 +220,14 @@ impl Pace {
         self.heard_at.max(self.sent_at)
     }
 
-    fn note_refusal(&mut self, now: Time, cost: u64, said: &Said) {
+    fn note_refusal(&mut self, now: Time, ticket: Ticket, said: &Said) {
+        let cost = ticket.cost;
         let after = said.retry_after.filter(|after| !after.is_zero());
         if let Some(after) = after {
-            let spread = after.mul_f64(0.1).min(Duration::from_secs(1)).mul_f64(self.draw());
-            self.hold.extend(now + after + spread, self.sendings);
+            let spread = after.mul_f64(0.1).min(Duration::from_secs(1));
+            let until = now + after + spread.mul_f64(self.draw());
+            let latest = now + after + spread;
+            self.holds.tell(Word { until, latest, ticket, said, sendings: self.sendings });
         }
         // A limit that explains the refusal is handled by its own pace, if there is anything to wait for.
         let lacks = |seen: &&Seen| seen.remaining.is_some_and(|remaining| remaining < cost);
@@ -233,7 +238,7 @@ impl Pace {
             let backoff = self.silent.refused(now);
             if after.is_none() {
                 let until = now + backoff.mul_f64(0.5 + self.draw());
-                self.hold.extend(until, self.sendings);
+                self.holds.guess(until, ticket, self.sendings);
             }
         }
         let jitter = self.draw();

@@ -73,6 +73,73 @@ async fn a_request_that_passes_shows_that_a_limit_is_none_unless_it_says_so_agai
     assert_eq!((at_once.len(), pacer.status().limits.len()), (10, 0));
 }
 
+/// Refused for so many seconds, by a limit of this name.
+fn refusal(limit: &str, seconds: u64) -> http::HeaderMap {
+    let (left, seconds) = (format!(r#""{limit}";r=0;t=1"#), seconds.to_string());
+    headers(&[("ratelimit", &left), ("retry-after", &seconds)])
+}
+
+/// How long the pacer waits after two requests, sent one after the other, were answered in one order or the other.
+async fn wait_after(words: [http::HeaderMap; 2], is_overtaken: bool) -> u64 {
+    let pacer = Pacer::new(Settings::new());
+    let first = pacer.try_acquire(Ask::default()).unwrap();
+    advance(Duration::from_millis(1)).await;
+    let second = pacer.try_acquire(Ask::default()).unwrap();
+    let mut answers: Vec<_> = [first, second].into_iter().zip(words).collect();
+    if is_overtaken {
+        answers.reverse();
+    }
+    for (permit, word) in answers {
+        permit.heard(REFUSED, &word);
+        advance(Duration::from_millis(1)).await;
+    }
+    pacer.status().next_in.as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_word_counts_that_answers_what_was_sent_last() {
+    let unnamed = |seconds: u64| headers(&[("retry-after", &seconds.to_string())]);
+    for is_overtaken in [false, true] {
+        // Both are spread by a tenth at most.
+        let words = || [refusal("a", 100), refusal("a", 10)];
+        assert!((9..=11).contains(&wait_after(words(), is_overtaken).await), "{is_overtaken}");
+        let words = || [refusal("a", 10), refusal("a", 100)];
+        assert!((99..=110).contains(&wait_after(words(), is_overtaken).await), "{is_overtaken}");
+        let words = || [unnamed(100), unnamed(10)];
+        assert!((9..=11).contains(&wait_after(words(), is_overtaken).await), "{is_overtaken}");
+        // What one limit says takes nothing back of what another did, nor of what nobody knows the cause of.
+        for first in [refusal("b", 100), unnamed(100)] {
+            let wait = wait_after([first, refusal("a", 10)], is_overtaken).await;
+            assert!((99..=110).contains(&wait), "{is_overtaken}: {wait}");
+        }
+    }
+}
+
+/// What is asked after the longest silence is told that it is not so bad.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_less_is_believed() {
+    let pacer = Pacer::new(Settings::new());
+    answered(&pacer, REFUSED, A_YEAR).await;
+    advance(SILENCE).await;
+    answered(&pacer, REFUSED, &[("retry-after", "2")]).await;
+    let next_in = pacer.status().next_in;
+    assert!(next_in <= Duration::from_secs(10), "{next_in:?}");
+    answered(&pacer, OK, &[]).await;
+}
+
+/// A refusal without a word of how long says nothing about what was said.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_does_not_say_for_how_long_takes_nothing_back() {
+    let silent = || headers(&[]);
+    let told = || headers(&[("retry-after", "100")]);
+    for words in [[told(), silent()], [silent(), told()]] {
+        for is_overtaken in [false, true] {
+            let wait = wait_after(words.clone(), is_overtaken).await;
+            assert!((99..=110).contains(&wait), "{is_overtaken}: {wait}");
+        }
+    }
+}
+
 /// As Envoy writes them: the limit in a minute, and what is left of it.
 async fn told(pacer: &Pacer, limit: u64, remaining: Option<u64>) {
     let (limit, left) = (format!("{limit}, {limit};w=60"), remaining.map(|left| left.to_string()));
