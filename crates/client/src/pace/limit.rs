@@ -19,14 +19,16 @@
 //! less than it was measured. That moves everybody, those with a small share most.
 
 mod learn;
+mod renewal;
 
 use std::time::Duration;
 
 use tollgate_core::Time;
 use tollgate_wire::read::Seen;
 
-use super::START_STEP;
+use super::{START_STEP, Ticket};
 use crate::LimitStatus;
+use renewal::Renewal;
 
 /// How the limit comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,8 @@ pub(crate) struct LimitPace {
     /// Seconds between readings, on average.
     interval: f64,
     last_sent: Time,
+    /// Whether it comes back when it is to.
+    renewal: Renewal,
     /// Between 0 and 1, drawn anew for each reset.
     pub(crate) jitter: f64,
 }
@@ -137,6 +141,7 @@ impl LimitPace {
             total: reading.charged.max(1.0),
             interval: 0.0,
             last_sent: reading.at,
+            renewal: Renewal::default(),
             jitter,
         };
         pace.note_figures(seen, reading.at);
@@ -173,9 +178,11 @@ impl LimitPace {
         (self.total / self.own.max(1e-9)).clamp(1.0, 1e6)
     }
 
-    pub(crate) fn note_sent(&mut self, cost: f64, now: Time, jitter: f64) {
+    pub(crate) fn note_sent(&mut self, ticket: Ticket, jitter: f64) {
+        let (cost, now) = (ticket.cost as f64, ticket.sent_at);
         if self.refill == Refill::AtReset && self.resets().is_some_and(|reset| reset <= now) {
             self.begin_anew(now);
+            self.renewal.begin(ticket);
             self.jitter = jitter;
         }
         self.spent += cost;
@@ -186,6 +193,11 @@ impl LimitPace {
         self.spent = (self.spent - cost).max(0.0);
     }
 
+    /// Whether it is no reason to come back when it says: it said so before, and nothing was there.
+    pub(crate) fn is_unreliable(&self) -> bool {
+        self.renewal.is_broken()
+    }
+
     /// Seconds until `cost` may be sent. Whether an answer is due matters where nothing else can tell more.
     pub(crate) fn wait(&self, cost: f64, now: Time, is_answer_due: bool) -> f64 {
         if self.remaining.is_infinite() {
@@ -193,6 +205,9 @@ impl LimitPace {
         }
         match (self.refill, self.resets()) {
             (Refill::Steady, _) => self.wait_for_refill(cost, now),
+            (Refill::AtReset, _) if is_answer_due && self.renewal.is_doubtful() => {
+                self.wait_for_answer(cost, now)
+            }
             (Refill::AtReset, Some(reset)) => self.wait_for_reset(reset, cost, now),
             (Refill::AtReset, None) if is_answer_due => self.wait_for_answer(cost, now),
             (Refill::AtReset, None) => 0.0,
@@ -220,7 +235,8 @@ impl LimitPace {
 
     /// It must be back by now, though nothing has been read of it yet.
     fn begin_anew(&mut self, now: Time) {
-        self.remaining = if self.limit.is_finite() { self.limit } else { 1.0 };
+        let is_known = self.limit.is_finite() && !self.renewal.was_partial();
+        self.remaining = if is_known { self.limit } else { 1.0 };
         (self.spent, self.read_at, self.reset_at) = (0.0, now, None);
     }
 

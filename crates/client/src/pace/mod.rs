@@ -130,7 +130,7 @@ impl Pace {
             if !as_wait(limit.wait(cost as f64, now, is_answer_due)).is_zero() {
                 limit.defied_by = Some(ticket.number);
             }
-            limit.note_sent(cost as f64, now, jitter);
+            limit.note_sent(ticket, jitter);
         }
         self.silent.note_sent(cost as f64, now);
         ticket
@@ -232,8 +232,10 @@ impl Pace {
         // A limit that explains the refusal is handled by its own pace, if there is anything to wait for.
         let lacks = |seen: &&Seen| seen.remaining.is_some_and(|remaining| remaining < cost);
         let mut lacking = said.limits.iter().filter(lacks);
-        let is_explained =
-            lacking.any(|seen| after.is_some() || self.waits_for(&seen.name, cost, now));
+        let is_explained = lacking.any(|seen| {
+            let is_told = after.is_some() || self.waits_for(&seen.name, cost, now);
+            is_told && !self.is_unreliable(&seen.name)
+        });
         if !is_explained {
             let backoff = self.silent.refused(now);
             if after.is_none() {
@@ -250,6 +252,10 @@ impl Pace {
     fn waits_for(&self, name: &str, cost: u64, now: Time) -> bool {
         let mut known = self.limits.iter().filter(|limit| limit.name == name);
         known.any(|limit| limit.wait(cost as f64, now, false) > 0.0)
+    }
+
+    fn is_unreliable(&self, name: &str) -> bool {
+        self.limits.iter().any(|limit| limit.name == name && limit.is_unreliable())
     }
 
     /// Its answer will not come.

@@ -175,3 +175,77 @@ async fn what_costs_nothing_does_not_ask_for_the_others() {
     }
     assert!(pacer.try_acquire(Ask::default()).is_some());
 }
+
+/// Admits so many in any span of its window, and says of each that the reset is a second away: when something comes back, not
+/// everything.
+struct Rolling {
+    limit: usize,
+    window: Duration,
+    admitted: std::collections::VecDeque<Instant>,
+    passed: u64,
+    refused: u64,
+}
+
+impl Rolling {
+    fn new(limit: usize, window: Duration) -> Arc<Mutex<Rolling>> {
+        let admitted = std::collections::VecDeque::new();
+        Arc::new(Mutex::new(Rolling { limit, window, admitted, passed: 0, refused: 0 }))
+    }
+
+    fn serve(&mut self) -> (StatusCode, HeaderMap) {
+        while self.admitted.front().is_some_and(|first| first.elapsed() >= self.window) {
+            self.admitted.pop_front();
+        }
+        let is_admitted = self.admitted.len() < self.limit;
+        if is_admitted {
+            self.admitted.push_back(Instant::now());
+        }
+        self.passed += u64::from(is_admitted);
+        self.refused += u64::from(!is_admitted);
+        let rows = [
+            ("x-ratelimit-limit", self.limit.to_string()),
+            ("x-ratelimit-remaining", (self.limit - self.admitted.len()).to_string()),
+            ("x-ratelimit-reset", "1".to_owned()),
+        ];
+        let status = if is_admitted { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+        (status, headers(&rows.each_ref().map(|(name, value)| (*name, value.as_str()))))
+    }
+}
+
+/// What it says once too often is no reason to come back. The first time all of it is sent, because it may be the end of a window.
+#[tokio::test(start_paused = true)]
+async fn a_reset_that_never_comes_nearer_neither_stalls_nor_hammers() {
+    for (limit, window) in [(60, 60), (600, 60), (10, 1), (100, 10), (5, 300)] {
+        let server = Rolling::new(limit, Duration::from_secs(window));
+        let pacer = Pacer::new(patient());
+        let at = server.clone();
+        callers(200, &pacer, move || at.lock().serve());
+        sleep(Duration::from_secs(600)).await;
+        let Rolling { passed, refused, .. } = *server.lock();
+        let most = limit as u64 * (600 / window);
+        let told = format!("{limit} in {window} s: passed {passed} of {most}, refused {refused}");
+        println!("{told}");
+        assert!(passed >= most / 4, "{told}");
+        assert!(refused <= limit as u64 + passed / 10 + 60, "{told}");
+    }
+}
+
+/// It says so whatever becomes of a request: once a second is what it asks for, but not to be refused each time.
+#[tokio::test(start_paused = true)]
+async fn a_reset_that_is_always_a_second_away_is_believed_while_something_passes() {
+    const EMPTY: Rows =
+        &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1")];
+    for (status, asked) in [(StatusCode::OK, 400..=620), (StatusCode::TOO_MANY_REQUESTS, 20..=150)]
+    {
+        let pacer = Pacer::new(patient());
+        let count = Arc::new(Mutex::new(0));
+        let at = count.clone();
+        callers(50, &pacer, move || {
+            *at.lock() += 1;
+            (status, headers(EMPTY))
+        });
+        sleep(Duration::from_secs(600)).await;
+        let times = *count.lock();
+        assert!(asked.contains(&times), "{status}: asked {times} times in ten minutes");
+    }
+}

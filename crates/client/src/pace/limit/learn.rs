@@ -86,6 +86,7 @@ impl LimitPace {
             && self.remaining.max(told) <= self.limit;
         let before = is_comparable.then_some(self.remaining);
         let remaining = told.min(self.limit);
+        self.renewal.read(reading, remaining, self.limit);
         self.learn_refill((before, reset_before), remaining, reading);
         self.learn_share(before, remaining, elapsed, reading);
         self.rebase(seen, reading);
