@@ -48,6 +48,8 @@ mod body;
 mod clock;
 mod error;
 mod layer;
+#[cfg(feature = "reqwest")]
+mod moved;
 mod pace;
 mod pacer;
 mod pacers;

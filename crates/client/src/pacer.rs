@@ -146,6 +146,15 @@ impl Pacer {
         }
     }
 
+    /// For a request that was sent so long ago without asking, because nobody knew that it would come here.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn sent_unasked(&self, ask: Ask, ago: Duration) -> Permit {
+        let now = self.now();
+        let mut ticket = self.0.inner.lock().pace.send(now, ask.cost);
+        ticket.leaves_at(Time::EPOCH + (now - Time::EPOCH).saturating_sub(ago));
+        Permit::new(self.clone(), ticket)
+    }
+
     /// A permit if the request may be sent at once.
     pub fn try_acquire(&self, ask: Ask) -> Option<Permit> {
         self.at_once(Attempt { ask, patience: Duration::ZERO, is_retry: false })
@@ -278,6 +287,11 @@ impl Pacer {
         let now = self.now();
         let inner = self.0.inner.lock();
         (is_unused && inner.pace.wait(now, 0, 1).is_zero()).then(|| inner.pace.used_at())
+    }
+
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn is(&self, other: &Pacer) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     #[cfg(test)]

@@ -156,7 +156,19 @@ impl Pacers {
         table.pacers.entry(key).or_insert_with(|| Pacer::new(self.0.settings)).clone()
     }
 
-    fn key(&self, uri: &Uri, headers: &HeaderMap, operation: Option<&str>) -> u64 {
+    /// The headers that say who is asking.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn credentials(&self, headers: &HeaderMap) -> HeaderMap {
+        let mut credentials = HeaderMap::new();
+        for name in &self.0.credentials {
+            for value in headers.get_all(name) {
+                credentials.append(name, value.clone());
+            }
+        }
+        credentials
+    }
+
+    pub(crate) fn key(&self, uri: &Uri, headers: &HeaderMap, operation: Option<&str>) -> u64 {
         let mut hasher = self.0.hash.build_hasher();
         operation.hash(&mut hasher);
         hash_server(uri, headers, &mut hasher);

@@ -76,6 +76,21 @@ impl Permit {
         }
     }
 
+    /// Whether it is leave of this pacer.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn is_of(&self, pacer: &Pacer) -> bool {
+        self.pacer.is(pacer)
+    }
+
+    /// The server led elsewhere, where the request was answered.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn redirected(mut self) {
+        let now = self.pacer.now();
+        if let Some(ticket) = self.ticket.take() {
+            self.pacer.learn(|pace| pace.redirected(now, ticket));
+        }
+    }
+
     /// A gRPC call's head, which does not say how it ends. Its pacer wants to hear of that.
     pub(crate) fn begun(mut self, head: &HeaderMap) -> Option<(Pacer, Ticket)> {
         let now = self.pacer.now();

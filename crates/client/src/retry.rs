@@ -73,6 +73,15 @@ impl Call {
         Ok(permit)
     }
 
+    /// Leave of another server that it will come to, in the time that is left.
+    #[cfg(feature = "reqwest")]
+    pub(crate) async fn also(&mut self, pacer: &Pacer) -> Result<Permit, TooLong> {
+        let began = self.pacer.now();
+        let permit = pacer.acquire_again(self.ask, self.patience).await?;
+        self.patience = self.patience.saturating_sub(self.pacer.now() - began);
+        Ok(permit)
+    }
+
     /// Whether it may be sent no more than it was.
     pub(crate) fn is_last(&self) -> bool {
         self.sent >= self.pacer.settings().max_attempts

@@ -198,6 +198,16 @@ impl Pace {
         self.limits.retain(|limit| limit.defied_by != Some(ticket.number));
     }
 
+    /// It was answered by leading elsewhere, with headers that nobody saw: it passed, and what it was charged is not known.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn redirected(&mut self, now: Time, ticket: Ticket) {
+        self.forget(ticket);
+        self.answers += 1;
+        self.heard_at = now;
+        self.silent.passed();
+        self.holds.passed(ticket.number);
+    }
+
     /// A call that had been answered was refused after all. When its limits were as it says nobody knows, so none explains it.
     pub(crate) fn refused_late(&mut self, now: Time, said: &Said) {
         (self.heard_at, self.limits_at) = (now, now);

@@ -163,3 +163,73 @@ async fn what_the_same_origin_answers_elsewhere_is_heard() {
     let known = pacers.pacer(&url.parse().unwrap(), &http::HeaderMap::new()).status();
     assert_eq!((served.load(SeqCst), known.limits[0].remaining), (2, 7));
 }
+
+/// A server that leads everything to `elsewhere`, its path kept or not.
+async fn leading_to(elsewhere: &str) -> (String, Arc<AtomicUsize>) {
+    server(&[&format!("HTTP/1.1 302 Found\r\nlocation: {elsewhere}\r\n")]).await
+}
+
+fn at(pacers: &Pacers, url: &str, headers: &http::HeaderMap) -> tollgate_client::Status {
+    pacers.pacer(&url.parse().unwrap(), headers).status()
+}
+
+#[tokio::test]
+async fn where_a_server_leads_the_answer_is_heard_under_what_was_taken_along() {
+    let (there, _) = server(&["HTTP/1.1 200 OK\r\nratelimit: \"a\";r=7;t=60\r\n"]).await;
+    let (url, _) = leading_to(&there).await;
+    let pacers = Pacers::new(Settings::new());
+    let request = client(&pacers).get(&url).header("x-api-key", "k").header("authorization", "a");
+    assert_eq!(request.send().await.unwrap().status(), 200);
+    // reqwest does not tell others of an `Authorization`.
+    let taken = crate::headers(&[("x-api-key", "k")]);
+    let status = at(&pacers, &there, &taken);
+    assert_eq!((status.limits[0].remaining, status.in_flight), (7, 0));
+    assert_eq!(at(&pacers, &url, &taken).in_flight, 0);
+    let sent = crate::headers(&[("x-api-key", "k"), ("authorization", "a")]);
+    assert!(at(&pacers, &there, &sent).limits.is_empty());
+    assert!(at(&pacers, &url, &sent).limits.is_empty());
+}
+
+#[tokio::test]
+async fn where_a_server_leads_the_next_request_waits_for_what_both_allow() {
+    const WAIT: &str = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 60\r\n";
+    for path in ["", "elsewhere"] {
+        let (there, answered) = server(&[WAIT]).await;
+        let (url, served) = leading_to(&format!("{there}{path}")).await;
+        let pacers = Pacers::new(Settings::new().max_wait(Duration::from_secs(1)));
+        let client = client(&pacers);
+        assert_eq!(client.get(&url).send().await.unwrap().status(), 429);
+        let again = client.get(&url).send().await;
+        if path.is_empty() {
+            let Err(reqwest_middleware::Error::Middleware(error)) = again else { panic!("sent") };
+            let too_long: &TooLong = error.downcast_ref().unwrap();
+            assert!(too_long.wait() > Duration::from_secs(50));
+            assert_eq!((served.load(SeqCst), answered.load(SeqCst)), (1, 1));
+        } else {
+            // Only a page has moved: the server's other pages may be its own.
+            assert_eq!((served.load(SeqCst), answered.load(SeqCst)), (2, 2));
+        }
+        let nobody = http::HeaderMap::new();
+        assert_eq!(
+            (at(&pacers, &url, &nobody).in_flight, at(&pacers, &there, &nobody).in_flight),
+            (0, 0)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_answers_itself_again_leads_nowhere() {
+    let left = "HTTP/1.1 200 OK\r\nratelimit: \"a\";r=99;t=60\r\nratelimit-policy: \"a\";q=100\r\n";
+    let (there, answered) = server(&[left]).await;
+    let found = format!("HTTP/1.1 302 Found\r\nlocation: {there}\r\n");
+    let (url, served) = server(&[&found, OK]).await;
+    let pacers = Pacers::new(Settings::new().max_wait(Duration::from_secs(1)));
+    let client = client(&pacers);
+    for _ in 0..4 {
+        assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
+    }
+    assert_eq!((served.load(SeqCst), answered.load(SeqCst)), (4, 1));
+    let status = at(&pacers, &there, &http::HeaderMap::new());
+    // What had leave of it was not sent there.
+    assert_eq!((status.limits[0].remaining, status.in_flight), (99, 0));
+}
