@@ -20,7 +20,8 @@ use crate::entry::Entry;
 use crate::h1;
 use crate::handler::Handler;
 use crate::presence::Present;
-use crate::stream::{Peer, Stream};
+use crate::socket::{Peer, Socket};
+use crate::stream::Stream;
 use crate::ticker::Watch;
 use crate::watched::{Watched, WatchedBodies};
 use crate::worker::{Phase, Worker};
@@ -181,7 +182,7 @@ async fn open(tcp: TcpStream, worker: &Worker) -> std::io::Result<(Stream, bool)
     let mut stream = match worker.acceptor() {
         None => Stream::plain(tcp),
         // Boxed, because every connection would keep room for a handshake.
-        Some(acceptor) => Stream::tls(Box::pin(acceptor.accept(tcp)).await?),
+        Some(acceptor) => Stream::tls(Box::pin(acceptor.accept(Socket::new(tcp))).await?),
     };
     let is_http2 = stream.is_http2().await?;
     Ok((stream, is_http2))

@@ -25,6 +25,7 @@ mod panics;
 mod presence;
 mod request_body;
 mod settings;
+mod socket;
 mod stream;
 mod ticker;
 mod tls;

@@ -1,11 +1,9 @@
-//! A TCP connection, with TLS or without, that tells what its peer does.
+//! A TCP connection, with TLS or without.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -15,72 +13,62 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
 use crate::http2::{PING_AFTER, PING_TIMEOUT};
+use crate::socket::{Peer, Socket};
 
 /// A connection to a caller or an upstream. Hyper takes it and never gives it back, so what must be known about
 /// it from outside is shared.
 #[derive(Debug)]
 pub(crate) struct Stream {
     wire: Wire,
-    peer: Peer,
     /// Bytes that were read to see which protocol this is, and come first.
     rewound: Bytes,
 }
 
 #[derive(Debug)]
 enum Wire {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-/// What the other end does. Hyper wants connections that can move between threads; these never do.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Peer(Arc<Signals>);
-
-#[derive(Debug, Default)]
-struct Signals {
-    /// It does not take what we write.
-    is_deaf: AtomicBool,
-    /// Bytes that were written so far.
-    written: AtomicUsize,
-}
-
-impl Peer {
-    pub(crate) fn is_deaf(&self) -> bool {
-        self.0.is_deaf.load(Relaxed)
-    }
-
-    /// Whether it took anything since the last look, which left in `seen` what had been written by then. Who reads slowly is deaf
-    /// whenever it is looked at, and still reads.
-    pub(crate) fn took_more(&self, seen: &mut usize) -> bool {
-        let written = self.0.written.load(Relaxed);
-        std::mem::replace(seen, written) != written
-    }
-
-    fn written(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.0.is_deaf.store(polled.is_pending(), Relaxed);
-        if let Poll::Ready(Ok(some)) = polled {
-            // Nobody else writes, so nothing is lost between the two.
-            self.0.written.store(self.0.written.load(Relaxed).wrapping_add(some), Relaxed);
-        }
-        polled
-    }
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
 }
 
 impl Stream {
     pub(crate) fn plain(tcp: TcpStream) -> Stream {
-        Stream::new(Wire::Plain(tcp))
+        Stream::new(Wire::Plain(Socket::new(tcp)))
     }
 
-    pub(crate) fn tls(tls: impl Into<TlsStream<TcpStream>>) -> Stream {
+    pub(crate) fn tls(tls: impl Into<TlsStream<Socket>>) -> Stream {
         Stream::new(Wire::Tls(Box::new(tls.into())))
     }
 
     fn new(wire: Wire) -> Stream {
-        Stream { wire, peer: Peer::default(), rewound: Bytes::new() }
+        Stream { wire, rewound: Bytes::new() }
     }
 
     pub(crate) fn peer(&self) -> Peer {
-        self.peer.clone()
+        self.socket().peer().clone()
+    }
+
+    fn socket(&self) -> &Socket {
+        match &self.wire {
+            Wire::Plain(socket) => socket,
+            Wire::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    fn socket_mut(&mut self) -> &mut Socket {
+        match &mut self.wire {
+            Wire::Plain(socket) => socket,
+            Wire::Tls(tls) => tls.get_mut().0,
+        }
+    }
+
+    /// Ready when the peer has closed its end, whatever of what it sent is unread; see [`Socket::poll_end`].
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket_mut().poll_end(cx)
+    }
+
+    /// Nobody asks for its end any more.
+    pub(crate) fn forget_end(&mut self) {
+        self.socket_mut().forget_end();
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -98,12 +86,8 @@ impl Stream {
     /// Lets the kernel ask now and then whether the peer is still there, and end the connection if it is not: for those
     /// that may rest for as long as they like.
     pub(crate) fn keep_alive(&self) -> io::Result<()> {
-        let tcp = match &self.wire {
-            Wire::Plain(tcp) => tcp,
-            Wire::Tls(tls) => tls.get_ref().0,
-        };
         let asked = TcpKeepalive::new().with_time(PING_AFTER).with_interval(PING_TIMEOUT / 2);
-        SockRef::from(tcp).set_tcp_keepalive(&asked.with_retries(2))
+        SockRef::from(self.socket().tcp()).set_tcp_keepalive(&asked.with_retries(2))
     }
 
     /// Reads as much as it takes to see whether the peer speaks HTTP/2; nothing is lost.
@@ -189,8 +173,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let polled = wired!(self, poll_write(cx, bytes));
-        self.peer.written(polled)
+        wired!(self, poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -211,10 +194,7 @@ impl AsyncWrite for Stream {
                     self.poll_write(cx, &scratch)
                 })
             }
-            _ => {
-                let polled = wired!(self, poll_write_vectored(cx, slices));
-                self.peer.written(polled)
-            }
+            _ => wired!(self, poll_write_vectored(cx, slices)),
         }
     }
 
@@ -233,3 +213,6 @@ impl AsyncWrite for Stream {
         wired!(self, poll_shutdown(cx))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::error::{ForwardCause, ForwardError};
+use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::upstream::Target;
 
@@ -35,7 +36,7 @@ async fn open(target: &Target, http1_only: bool) -> std::io::Result<Stream> {
         None => Ok(Stream::plain(tcp)),
         Some((config, name)) => {
             let connector = TlsConnector::from(config);
-            Ok(Stream::tls(connector.connect(name, tcp).await?))
+            Ok(Stream::tls(connector.connect(name, Socket::new(tcp)).await?))
         }
     }
 }

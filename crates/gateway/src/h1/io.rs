@@ -37,7 +37,7 @@ impl Io {
         self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Whether the peer took anything since the last look; see [`crate::stream::Peer`].
+    /// Whether the peer took anything since the last look; see [`crate::socket::Peer`].
     pub(super) fn took_more(&self, seen: &mut usize) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.peer().took_more(seen))
     }

@@ -79,6 +79,9 @@ impl Wire {
         self.expects.set(head.expects);
         self.is_answering.set(false);
         self.is_read.set(false);
+        if let Some(stream) = &mut self.io().stream {
+            stream.forget_end();
+        }
         let decoder = std::mem::replace(&mut head.body, Decoder::NOTHING);
         let is_empty = decoder.is_end();
         self.body.replace(decoder);
@@ -238,7 +241,11 @@ impl Wire {
                 _ => return Poll::Ready(()),
             }
         }
-        Poll::Pending
+        // Behind that much nothing is read, but that it ends is heard of.
+        match &mut io.stream {
+            Some(stream) => stream.poll_end(cx).map(drop),
+            None => Poll::Ready(()),
+        }
     }
 
     /// Says that nothing more comes, and lets the caller finish what it is saying.

@@ -48,6 +48,32 @@ fn who_leaves_a_line_frees_the_place_with_and_without_a_body() {
     assert!(upstream.heads().iter().all(|head| !head.contains("/waits")));
 }
 
+/// A piece of the body is read ahead and no more, so what ends behind it is not read to its end.
+#[test]
+fn who_leaves_a_line_behind_a_large_body_frees_the_place() {
+    let upstream = Served::echo();
+    let head = "POST /waits HTTP/1.1\r\nhost: a\r\ncontent-length: 90000000\r\n\r\n";
+    for is_reset in [false, true] {
+        let gateway = line(&upstream);
+        let first = "GET /first HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        assert!(Raw::connect(gateway.address).write(first).rest().starts_with("HTTP/1.1 200"));
+        let mut caller = Raw::connect(gateway.address);
+        if is_reset {
+            // As much as goes; that it is gone comes past all of it.
+            caller.write(head).0.set_nonblocking(true).unwrap();
+            while caller.0.write(&[b'x'; 65_536]).is_ok() {}
+            socket2::SockRef::from(&caller.0).set_linger(Some(Duration::ZERO)).unwrap();
+        } else {
+            // More than is read ahead, and less than the kernel keeps for it.
+            caller.write(head).write("x".repeat(100_000));
+        }
+        drop(caller);
+        eventually("it has left", || gateway.records().len() == 2);
+        assert_eq!(gateway.records()[1].status.as_u16(), 499, "{is_reset}");
+    }
+    assert!(upstream.heads().iter().all(|head| !head.contains("/waits")));
+}
+
 /// The body is read by the task of the connection to the upstream; it is the caller's that has to notice.
 #[test]
 fn who_hangs_up_behind_a_body_ends_an_exchange_over_http2() {
