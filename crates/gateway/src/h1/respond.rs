@@ -70,7 +70,7 @@ pub(super) async fn respond(
         write_head(&mut io.output, (&parts, &body), exchange, (&mut is_kept, worker))
     };
     let takes_trailers = exchange.takes_trailers && framing == Framing::Chunked;
-    let named = if takes_trailers { parts.headers.get(TRAILER).cloned() } else { None };
+    let named = if takes_trailers { named_trailers(&parts.headers) } else { Vec::new() };
     let is_over = framing == Framing::None || framing == Framing::Length(0);
     let mut writer =
         Writer { body, framing, named, large: Bytes::new(), is_over, deaf_since: None };
@@ -80,6 +80,10 @@ pub(super) async fn respond(
         worker.put_buffer(std::mem::take(&mut io.output));
     }
     written.map(|()| is_kept)
+}
+
+fn named_trailers(headers: &HeaderMap) -> Vec<HeaderValue> {
+    headers.get_all(TRAILER).iter().cloned().collect()
 }
 
 /// The bytes of a response that is at hand, after which the connection ends.
@@ -98,8 +102,8 @@ pub(crate) fn last_words(worker: &Worker, response: Response<Body>) -> Vec<u8> {
 struct Writer {
     body: Body,
     framing: Framing,
-    /// The trailers that the head names.
-    named: Option<HeaderValue>,
+    /// The trailers that the head names, in lists of any number of lines.
+    named: Vec<HeaderValue>,
     /// A piece that is too large to be copied; it follows what is in the buffer.
     large: Bytes,
     is_over: bool,
@@ -212,9 +216,9 @@ impl Writer {
         match self.framing {
             Framing::Length(1..) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Framing::Chunked => {
-                let named = self.named.as_ref();
                 let is_named = |name: &HeaderName| {
-                    named.is_some_and(|list| has_word(list.as_bytes(), name.as_str().as_bytes()))
+                    let word = name.as_str().as_bytes();
+                    self.named.iter().any(|list| has_word(list.as_bytes(), word))
                 };
                 write_end(
                     output,

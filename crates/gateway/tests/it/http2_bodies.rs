@@ -166,3 +166,36 @@ async fn what_only_the_gateway_says_is_no_trailer() {
     seen.sort_unstable();
     assert_eq!(seen, ["grpc-status", "x-sum"]);
 }
+
+/// An upstream over HTTP/1.1 for a caller over HTTP/2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trailers_named_in_several_lines_pass_from_http2_and_back() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        let chunks = exchange.lines();
+        let seen = ["x-a: 1", "x-b: 2", "x-unnamed: 3"].map(|line| chunks.contains(line));
+        exchange.write(format!(
+            "HTTP/1.1 200 OK\r\ntrailer: x-d\r\nx-saw: {seen:?}\r\ntrailer: x-e\r\n\
+             transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nx-d: 4\r\nx-e: 5\r\n\r\n",
+        ));
+        true
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let (pieces, body) = Pieces::new();
+    let mut trailers = HeaderMap::new();
+    for (name, value) in [("x-a", "1"), ("x-b", "2"), ("x-unnamed", "3")] {
+        trailers.insert(name, HeaderValue::from_static(value));
+    }
+    pieces.send(piece("body")).unwrap();
+    pieces.send(Frame::trailers(trailers)).unwrap();
+    drop(pieces);
+    let request = Request::post("http://a/").header("te", "trailers").header("trailer", "x-a");
+    let request = request.header("trailer", "x-b").body(body).unwrap();
+    let answer = connect_with(gateway.address).await.send_request(request).await.unwrap();
+    // HTTP/1.1 wants them announced.
+    assert_eq!(answer.headers().get("x-saw").unwrap(), "[true, true, false]");
+    assert_eq!(answer.headers().get_all("trailer").iter().count(), 2);
+    let body = answer.into_body().collect().await.unwrap();
+    let trailers = body.trailers().unwrap();
+    let value = |name| trailers.get(name).map(HeaderValue::as_bytes);
+    assert_eq!((value("x-d"), value("x-e")), (Some(&b"4"[..]), Some(&b"5"[..])));
+}

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 
 use crate::support::{ChildGateway, Exchange, Raw, Served, TestGateway, curl, eventually, header};
+use crate::tls::HttpsGateway;
 
 #[test]
 fn each_event_arrives_before_the_next_is_sent() {
@@ -69,6 +70,40 @@ fn trailers_pass_both_ways() {
     let mut caller = Raw::connect(gateway.address);
     assert_eq!(header(&caller.write(request).head(), "x-saw"), Some("true"));
     caller.read_until("0\r\nx-down: 2\r\n\r\n");
+}
+
+/// A list may stand in several lines (RFC 9110, 5.3).
+#[test]
+fn trailers_may_be_named_in_several_lines() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        let chunks = exchange.lines();
+        let seen = ["x-a: 1", "x-b: 2", "x-c: 3"].map(|line| chunks.contains(line));
+        exchange.write(format!(
+            "HTTP/1.1 200 OK\r\ntrailer: x-d\r\nx-saw: {seen:?}\r\ntrailer: x-e,, x-f\r\n\
+             transfer-encoding: chunked\r\n\r\n\
+             2\r\nhi\r\n0\r\nx-d: 4\r\nx-e: 5\r\nx-f: 6\r\nx-unnamed: 7\r\n\r\n",
+        ));
+        true
+    });
+    // Straight to the upstream, and over HTTP/2 to another gateway.
+    let between = HttpsGateway::new("trailers", &upstream.url());
+    for gateway in
+        [TestGateway::new(&upstream.url()), TestGateway::of(between.as_upstream(), |_| (), None)]
+    {
+        assert_trailers_pass(&gateway);
+    }
+}
+
+fn assert_trailers_pass(gateway: &TestGateway) {
+    let request = "POST / HTTP/1.1\r\nhost: a\r\nte: trailers\r\ntrailer: x-a\r\nx-other: y\r\n\
+                   trailer: X-B , x-c\r\ntransfer-encoding: chunked\r\n\r\n\
+                   2\r\nhi\r\n0\r\nx-a: 1\r\nx-b: 2\r\nx-c: 3\r\n\r\n";
+    let mut caller = Raw::connect(gateway.address);
+    let head = caller.write(request).head();
+    assert_eq!(header(&head, "x-saw"), Some("[true, true, true]"));
+    assert!(head.contains("trailer: x-d\r\n") && head.contains("trailer: x-e,, x-f\r\n"), "{head}");
+    caller.read_until("hi\r\n0\r\n");
+    assert_eq!(caller.head(), "x-d: 4\r\nx-e: 5\r\nx-f: 6\r\n\r\n");
 }
 
 #[test]
