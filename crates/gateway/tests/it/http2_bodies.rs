@@ -199,3 +199,40 @@ async fn trailers_named_in_several_lines_pass_from_http2_and_back() {
     let value = |name| trailers.get(name).map(HeaderValue::as_bytes);
     assert_eq!((value("x-d"), value("x-e")), (Some(&b"4"[..]), Some(&b"5"[..])));
 }
+
+/// There is no 100 over HTTP/2 (ARCHITECTURE says why), so nothing may depend on it: who waits for one in vain and then sends is
+/// served, and who is refused is told without being waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_has_to_be_told_to_continue_over_http2() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        assert_eq!(crate::support::header(&exchange.head, "expect"), None);
+        let body = exchange.body();
+        exchange.ok(&String::from_utf8(body).unwrap());
+        true
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let expecting = |path: &str, body| {
+        let request = Request::post(format!("http://a{path}")).header("expect", "100-continue");
+        request.header("content-length", "4").body(body).unwrap()
+    };
+    let mut sender = connect_with(gateway.address).await;
+    let (_never, nothing) = Pieces::new();
+    let refused = sender.send_request(expecting("/refuse", nothing)).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    // The upstream has the head before the body is there.
+    let (pieces, body) = Pieces::new();
+    let answer = tokio::spawn(sender.send_request(expecting("/", body)));
+    let heads = std::sync::Arc::clone(&upstream.heads);
+    let came = move || crate::support::eventually("the head", || heads.lock().unwrap().len() == 1);
+    tokio::task::spawn_blocking(came).await.unwrap();
+    pieces.send(piece("body")).unwrap();
+    drop(pieces);
+    let answer = answer.await.unwrap().unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "body");
+    // curl waits for a second.
+    let url = gateway.url("/");
+    let args = ["--http2-prior-knowledge", "-H", "expect: 100-continue", "--data", "body", &url];
+    let args = args.map(str::to_owned);
+    let curled = move || crate::support::curl(&args.each_ref().map(String::as_str));
+    assert_eq!(tokio::task::spawn_blocking(curled).await.unwrap(), "body");
+}
