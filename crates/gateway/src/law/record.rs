@@ -79,8 +79,10 @@ pub struct Record {
     /// Why it was turned away before any limit, if it was for one of these reasons. A status does not tell: a gRPC call is
     /// answered 200.
     pub cause: Option<Cause>,
-    /// What it cost.
+    /// What it cost, charged or not; see [`spent`](Record::spent).
     pub cost: u64,
+    /// All that would have charged it was skipped.
+    is_spared: bool,
     /// The status it was answered with; 499 if its caller did not wait for it.
     pub status: StatusCode,
     /// Method and target, where details are wanted.
@@ -155,6 +157,7 @@ impl Record {
             outcome: Outcome::TurnedAway,
             cause: None,
             cost: 0,
+            is_spared: false,
             status: hung_up(),
             head: wants_details.then(|| (request.method().clone(), request.uri().clone())),
         }
@@ -173,7 +176,10 @@ impl Record {
                 policy: passage.name(by),
                 source: passage.limit(by).source().into(),
             },
-            None if passage.degraded().is_some() => Outcome::Degraded,
+            None if passage.degraded().is_some() => {
+                self.is_spared = is_all_skipped(passage);
+                Outcome::Degraded
+            }
             None => Outcome::Passed,
         };
     }
@@ -182,9 +188,10 @@ impl Record {
         self.outcome = Outcome::GivenBack;
     }
 
-    /// What it was charged and keeps.
-    pub(crate) fn spent(&self) -> u64 {
+    /// What it was charged and keeps. A degraded request is charged by the limits that were not skipped, if there are any.
+    pub fn spent(&self) -> u64 {
         match self.outcome {
+            Outcome::Degraded if self.is_spared => 0,
             Outcome::Passed | Outcome::Degraded => self.cost,
             Outcome::TurnedAway | Outcome::Refused { .. } | Outcome::GivenBack => 0,
         }
@@ -199,6 +206,10 @@ fn unstated_cost(passage: &Passage<'_>) -> u64 {
         Some(place) => passage.chain().cost(place),
         None => u64::from(!passage.is_empty()),
     }
+}
+
+fn is_all_skipped(passage: &Passage<'_>) -> bool {
+    (0..passage.len()).all(|place| passage.chain().refusal(place).is_some())
 }
 
 /// What logs call the end of a request whose caller did not wait for it. Nobody is ever answered so.

@@ -182,6 +182,37 @@ tenants: [ {{ id: anonymous, plan: p }} ]
     }
 }
 
+/// The limits that would refuse it are skipped and all others charged: it spends what those take.
+#[test]
+fn a_degraded_request_spends_nothing_where_all_its_limits_were_skipped() {
+    let upstream = Served::echo();
+    for (tenant, spent) in [("", [7, 0]), (", rate_limit: { sustained: { rate: 100 } }", [7, 7])] {
+        let gateway = TestLaw::new(&format!(
+            "
+auth: {{ mode: none }}
+upstreams: {{ api: {{ url: \"{}\" }} }}
+routes: [ {{ path: /x, upstream: api, rate_limit: {{ cost: 7 }} }} ]
+defaults: {{ client: null, tenant: null }}
+plans: {{ p: {{ rate_limit: {{ sustained: {{ rate: 10, window: day }}, scope: user, strategy: degrade }} }} }}
+tenants: [ {{ id: anonymous, plan: p{tenant} }} ]
+",
+            upstream.url()
+        ));
+        for mark in [None, Some("user-day")] {
+            let (head, _) = get(&gateway, "/x", "");
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            assert_eq!(header(&head, "x-ratelimit-degraded"), mark, "{tenant}");
+        }
+        let records = gateway.records();
+        let found: Vec<_> = records.iter().map(|record| (record.cost, record.spent())).collect();
+        assert_eq!(found, spent.map(|spent| (7, spent)), "{tenant}");
+        let tokens: u64 = spent.iter().sum();
+        let line =
+            format!("rate_limit_tokens_consumed_total{{tier=\"p\",endpoint=\"/x\"}} {tokens}\n");
+        assert!(gateway.metrics().contains(&line), "{line}{}", gateway.metrics());
+    }
+}
+
 #[test]
 fn what_is_asked_of_the_server_as_a_whole_goes_where_its_root_goes() {
     let upstream = Served::echo();

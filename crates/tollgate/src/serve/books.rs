@@ -78,8 +78,7 @@ impl Recorder for Book {
                 plan: record.plan.map_or("", |number| policy.plans()[number].name()),
             };
             let refused = matches!(record.outcome, Outcome::Refused { .. });
-            let is_charged = matches!(record.outcome, Outcome::Passed | Outcome::Degraded);
-            let tokens = if is_charged { record.cost } else { 0 };
+            let tokens = record.spent();
             self.usage.borrow_mut().count(caller, Use { refused, tokens }, record.began);
         }
         self.refused.borrow_mut().gather(record, (key, plane));
