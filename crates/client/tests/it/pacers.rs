@@ -89,3 +89,32 @@ async fn a_program_says_which_headers_tell_who_is_asking() {
     assert!(!know(&pacers, uri, &headers(&[("x-acme-key", "other")])));
     assert!(!know(&pacers, uri, &HeaderMap::new()));
 }
+
+/// Of a hundred that are left the last twenty are spread over the hour: eighty go at once, whoever asks for them.
+#[test]
+fn clones_on_many_threads_take_together_what_is_left() {
+    let pacers = Pacers::new(Settings::new());
+    let uri = Uri::from_static("https://api.example.com/");
+    let left = [
+        ("x-ratelimit-limit", "100"),
+        ("x-ratelimit-remaining", "100"),
+        ("x-ratelimit-reset", "3600"),
+    ];
+    // After so many answers it is known well enough.
+    for _ in 0..16 {
+        let permit = pacers.pacer(&uri, &HeaderMap::new()).try_acquire(Ask::default()).unwrap();
+        permit.heard(StatusCode::OK, &headers(&left));
+    }
+    let takes = |pacers: Pacers| {
+        let pacer = || pacers.pacer(&uri, &HeaderMap::new());
+        (0..50).filter_map(|_| pacer().try_acquire(Ask::default())).collect::<Vec<_>>()
+    };
+    let permits = std::thread::scope(|scope| {
+        let threads = [(); 8].map(|()| scope.spawn(|| takes(pacers.clone())));
+        threads.map(|thread| thread.join().unwrap())
+    });
+    let taken: usize = permits.iter().map(Vec::len).sum();
+    assert!((80..=81).contains(&taken), "{taken}");
+    let status = pacers.pacer(&uri, &HeaderMap::new()).status();
+    assert_eq!((status.in_flight, status.limits[0].remaining), (taken as u64, 100 - taken as u64));
+}

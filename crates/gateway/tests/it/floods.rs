@@ -173,3 +173,30 @@ fn pings_whose_answers_are_not_read_take_no_memory() {
     assert!(gateway.resident() < before + 16 * 1024 * 1024);
     assert_eq!(curl(&["--http2-prior-knowledge", &gateway.url("/")]), "fine");
 }
+
+/// Nothing but what every connection begins with, half of a frame, or a head of which the rest never comes.
+#[test]
+fn half_a_head_over_http2_is_closed_in_time() {
+    let upstream = slow_upstream();
+    let gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.caps.header_timeout_ms = 200;
+        server.caps.idle_timeout_ms = 400;
+    });
+    let half = frame(HEADERS, END_STREAM, 1, GET);
+    for said in [&[][..], &half[..7], &half] {
+        let mut stream = open(gateway.address);
+        stream.write_all(said).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut bytes = [0; 1024];
+        let end = loop {
+            match stream.read(&mut bytes) {
+                Ok(1..) => (),
+                end => break end,
+            }
+        };
+        let is_reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+        assert!(end.as_ref().map_or_else(is_reset, |_| true), "{said:?}: {end:?}");
+    }
+    eventually("all closed", || gateway.counts.open() == 0);
+    assert_eq!(upstream.heads(), [""; 0]);
+}

@@ -12,7 +12,7 @@ use hyper::body::{Body, Frame};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::http2::{connect_with, grpc_upstream};
-use crate::support::{Exchange, Raw, Served, TestGateway};
+use crate::support::{Exchange, Raw, Served, TestGateway, eventually};
 
 /// A body that comes when it is told to.
 pub struct Pieces(UnboundedReceiver<Frame<Bytes>>);
@@ -167,6 +167,62 @@ async fn what_only_the_gateway_says_is_no_trailer() {
     assert_eq!(seen, ["grpc-status", "x-sum"]);
 }
 
+/// A caller that gives up a request goes on with the others of its connection; the upstream is told of the one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_over_http2_that_is_given_up_ends_its_exchange() {
+    let (gone, is_gone) = std::sync::mpsc::channel();
+    let gone = std::sync::Mutex::new(gone);
+    let upstream = Served::new(move |exchange: &mut Exchange| {
+        if exchange.head.contains("/fine") {
+            exchange.ok("fine");
+            return true;
+        }
+        if exchange.head.contains("/streams") {
+            exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n");
+        }
+        // Whatever of a body comes, it comes to an end only because nobody sends it.
+        let _ = std::io::copy(&mut exchange.reader, &mut std::io::sink());
+        gone.lock().unwrap().send(()).unwrap();
+        false
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let mut sender = connect_with(gateway.address).await;
+    let is_gone = std::sync::Arc::new(std::sync::Mutex::new(is_gone));
+    for path in ["/waits", "/streams", "/uploads"] {
+        let (pieces, body) = Pieces::new();
+        pieces.send(piece("half")).unwrap();
+        // Only of an upload something is still to come.
+        let held = (path == "/uploads").then_some(pieces);
+        let request = Request::post(format!("http://a{path}")).body(body).unwrap();
+        let mut answer = Box::pin(sender.send_request(request));
+        if path == "/streams" {
+            let mut body = answer.await.unwrap().into_body();
+            assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "hi");
+            drop(body);
+        } else {
+            let heads = std::sync::Arc::clone(&upstream.heads);
+            let has_come =
+                move || heads.lock().unwrap().last().is_some_and(|head| head.contains(path));
+            let came = tokio::task::spawn_blocking(move || eventually("it has come", has_come));
+            tokio::select! {
+                _ = &mut answer => panic!("{path} was answered"),
+                came = came => came.unwrap(),
+            }
+            drop(answer);
+        }
+        let told = std::sync::Arc::clone(&is_gone);
+        let told = move || told.lock().unwrap().recv_timeout(Duration::from_secs(30));
+        assert!(tokio::task::spawn_blocking(told).await.unwrap().is_ok(), "{path}");
+        drop(held);
+    }
+    let (pieces, body) = Pieces::new();
+    drop(pieces);
+    let fine = Request::post("http://a/fine").body(body).unwrap();
+    assert_eq!(sender.send_request(fine).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(gateway.counts.accepted(), 1);
+    assert_eq!(gateway.upstream.backpressure().pending(), 0);
+}
+
 /// An upstream over HTTP/1.1 for a caller over HTTP/2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trailers_named_in_several_lines_pass_from_http2_and_back() {
@@ -223,7 +279,7 @@ async fn nobody_has_to_be_told_to_continue_over_http2() {
     let (pieces, body) = Pieces::new();
     let answer = tokio::spawn(sender.send_request(expecting("/", body)));
     let heads = std::sync::Arc::clone(&upstream.heads);
-    let came = move || crate::support::eventually("the head", || heads.lock().unwrap().len() == 1);
+    let came = move || eventually("the head", || heads.lock().unwrap().len() == 1);
     tokio::task::spawn_blocking(came).await.unwrap();
     pieces.send(piece("body")).unwrap();
     drop(pieces);
