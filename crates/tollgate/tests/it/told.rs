@@ -23,20 +23,23 @@ keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
 fn every_algorithm_tells_limit_remaining_and_reset_and_when_to_come_back() {
     stay_clear_of_midnight();
     let upstream = Upstream::new("", "ok");
-    for algorithm in [
+    let algorithms = [
         "token_bucket",
         "sliding_window",
         "sliding_window_log",
         "fixed_window",
         "leaky_bucket",
         "gcra",
-    ] {
+    ];
+    let versions = ["--http1.1", "--http2-prior-knowledge"];
+    for (algorithm, version) in algorithms.iter().flat_map(|name| versions.map(|v| (name, v))) {
+        let key = format!("x-api-key: {KEY}");
         let plan = format!(
             "{{ rate_limit: {{ algorithm: {algorithm}, sustained: {{ rate: 3, window: day }}, scope: user }} }}"
         );
         let gateway = Tollgate::with(&file(&upstream, &plan));
         for remaining in ["2", "1", "0"] {
-            let answer = get(&gateway.url("/x"), KEY);
+            let answer = curl(&[version, &gateway.url("/x"), "-H", &key]);
             assert_eq!(answer.status, 200, "{algorithm}");
             assert_eq!(answer.header("x-ratelimit-limit"), "3", "{algorithm}");
             assert_eq!(answer.header("x-ratelimit-remaining"), remaining, "{algorithm}");
@@ -47,7 +50,7 @@ fn every_algorithm_tells_limit_remaining_and_reset_and_when_to_come_back() {
                 "{algorithm}"
             );
         }
-        let refused = get(&gateway.url("/x"), KEY);
+        let refused = curl(&[version, &gateway.url("/x"), "-H", &key]);
         assert_eq!(refused.status, 429, "{algorithm}");
         let body = refused.json();
         let after: u64 = refused.header("retry-after").parse().unwrap();
@@ -68,6 +71,12 @@ fn every_algorithm_tells_limit_remaining_and_reset_and_when_to_come_back() {
         assert_eq!((&error["policy"], &error["source"]), (&"user-day".into(), &"plan:p".into()));
         assert_eq!(error["retryAfter"], after);
         assert!(error["resetAt"].as_str().unwrap().ends_with('Z'), "{error}");
+        let call = ["-X", "POST", "-H", "content-type: application/grpc", "-H", &key];
+        let call = curl(&[&["--http2-prior-knowledge", &gateway.url("/x")][..], &call].concat());
+        assert_eq!((call.status, call.header("grpc-status")), (200, "8"), "{algorithm}");
+        assert_eq!(call.header("x-ratelimit-remaining"), "0", "{algorithm}");
+        let pushback: u64 = call.header("grpc-retry-pushback-ms").parse().unwrap();
+        assert!((1..=millis).contains(&pushback), "{algorithm}: {pushback} after {millis}");
     }
 }
 
