@@ -19,25 +19,32 @@ use crate::limits::Limits;
 /// Limits the service it is put around. Made by [`Limits::layer`].
 #[derive(Debug)]
 pub struct LimitLayer<I, C = SystemClock, K = EitherBody> {
-    limits: Limits<C>,
-    identify: Arc<I>,
+    /// Behind one count: axum clones a layer and its service for each request.
+    door: Arc<Door<I, C>>,
     unknown: UnknownTenant,
     tells_service: bool,
     bodies: PhantomData<fn() -> K>,
 }
 
+/// Who is calling, and by which limits that is decided.
+#[derive(Debug)]
+struct Door<I, C> {
+    limits: Limits<C>,
+    identify: I,
+}
+
 impl<I, C> LimitLayer<I, C> {
     pub(crate) fn new(limits: Limits<C>, identify: I) -> LimitLayer<I, C> {
-        let (identify, unknown) = (Arc::new(identify), UnknownTenant::default());
-        LimitLayer { limits, identify, unknown, tells_service: false, bodies: PhantomData }
+        let (door, unknown) = (Arc::new(Door { limits, identify }), UnknownTenant::default());
+        LimitLayer { door, unknown, tells_service: false, bodies: PhantomData }
     }
 
     /// Answers in the service's own type of body, where that can be made of [`Bytes`](bytes::Bytes), as axum's can. It saves axum from
     /// putting every response's body into a box.
     #[must_use]
     pub fn same_body(self) -> LimitLayer<I, C, SameBody> {
-        let LimitLayer { limits, identify, unknown, tells_service, .. } = self;
-        LimitLayer { limits, identify, unknown, tells_service, bodies: PhantomData }
+        let LimitLayer { door, unknown, tells_service, .. } = self;
+        LimitLayer { door, unknown, tells_service, bodies: PhantomData }
     }
 }
 
@@ -60,8 +67,7 @@ impl<I, C, K> LimitLayer<I, C, K> {
 impl<I, C, K> Clone for LimitLayer<I, C, K> {
     fn clone(&self) -> LimitLayer<I, C, K> {
         LimitLayer {
-            limits: self.limits.clone(),
-            identify: Arc::clone(&self.identify),
+            door: Arc::clone(&self.door),
             unknown: self.unknown,
             tells_service: self.tells_service,
             bodies: PhantomData,
@@ -109,7 +115,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> LimitedFuture<S, B, K> {
-        let LimitLayer { limits, identify, .. } = &self.layer;
+        let Door { limits, identify } = &*self.layer.door;
         let head = Head::of(&request);
         let present = limits.present();
         let decided = {

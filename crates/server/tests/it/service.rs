@@ -151,7 +151,7 @@ fn layer_and_service_are_cheap_to_clone_and_go_to_any_thread() {
     any_thread::<Limits>();
     any_thread::<LimitLayer<()>>();
     any_thread::<Limited<(), ()>>();
-    assert_eq!(size_of::<LimitLayer<()>>(), 3 * size_of::<usize>());
+    assert_eq!(size_of::<LimitLayer<()>>(), 2 * size_of::<usize>());
 }
 
 /// Takes any body, as hyper's.
