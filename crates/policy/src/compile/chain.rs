@@ -111,6 +111,14 @@ impl<'p> Work<'p> {
         self
     }
 
+    /// Whether a caller meets the same limits for it as for no work in particular.
+    #[inline]
+    pub fn adds_no_limit(&self) -> bool {
+        self.operation.is_none()
+            && self.cost != Some(0)
+            && self.route.is_none_or(|route| route.limits.is_empty())
+    }
+
     /// The route it is for.
     #[inline]
     pub fn route(&self) -> Option<&'p RouteInForce> {

@@ -204,6 +204,24 @@ fn a_chain_is_in_the_order_of_the_law() {
     assert_eq!(explained.cost, 10);
 }
 
+/// Few are looked at one by one, many are found by a hash.
+#[test]
+fn tenants_are_found_by_their_ids_however_many_there_are() {
+    for many in [0, 1, 5, 6, 7, 8, 40] {
+        let ids: Vec<String> = (0..many).map(|n| format!("tenant-{n}")).collect();
+        let listed: Vec<String> = ids.iter().map(|id| format!("{{ id: {id} }}")).collect();
+        let policy = policy(&format!("tenants: [ {} ]", listed.join(", ")));
+        let tenants = policy.tenants();
+        for id in ids.iter().map(String::as_str).chain(["system", "anonymous"]) {
+            let number = tenants.number(id).unwrap();
+            assert_eq!(tenants.all()[number].id(), id);
+        }
+        for unknown in ["", "tenant-", "tenant-x", "System"] {
+            assert_eq!(tenants.number(unknown), None, "{unknown} of {many}");
+        }
+    }
+}
+
 #[test]
 fn a_chain_gone_through_at_once_is_the_same_as_step_by_step() {
     let policy = policy(LAW);
