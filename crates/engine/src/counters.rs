@@ -6,7 +6,7 @@
 //! can see, or be refused by, a charge that is put back.
 
 use parking_lot::Mutex;
-use tollgate_core::{Algorithm, Flat, Form, Limit, Refusal, State, Time};
+use tollgate_core::{Algorithm, Flat, Form, Limit, Refusal, Standing, State, Time};
 
 use crate::chain::{Chain, Charge};
 use crate::eviction::UNKNOWN;
@@ -107,6 +107,33 @@ impl Counters {
         }
         drop(table);
         self.check_slowly(Charge::new(rule, identity).cost(cost), now)
+    }
+
+    /// Charges a counter that is there and lets it pass, and tells where that stands now; `None`, and nothing is charged, if it is
+    /// not so simple.
+    #[inline]
+    pub(crate) fn admit(
+        &self,
+        rule: &Rule,
+        identity: Identity,
+        cost: u64,
+        now: Time,
+    ) -> Option<Standing> {
+        let Form::Flat(flat) = rule.limit().form() else { return None };
+        let key = rule.key(identity);
+        let mut table = self.table_of(key);
+        let place = table.find(key).ok()?;
+        let slot = table.slot(place);
+        if !rule.decides(slot) {
+            return None;
+        }
+        let mut state = slot.state();
+        if flat.take(&mut state, cost, now).is_some() {
+            return None;
+        }
+        slot.set_state(state);
+        drop(table);
+        Some(flat.standing(&state, now))
     }
 
     /// Charges a counter that is not there yet, if it passes.

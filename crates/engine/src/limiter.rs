@@ -141,6 +141,19 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
+    /// Charges `cost` to one counter that is held and lets it pass, and tells where it stands after that. Most charges are such;
+    /// of all others nothing is charged, and [`take`](Limiter::take) tells what becomes of them.
+    #[inline]
+    pub fn admit_at(
+        &self,
+        rule: &Rule,
+        identity: Identity,
+        cost: u64,
+        now: Time,
+    ) -> Option<Standing> {
+        self.counters.admit(rule, identity, cost, now)
+    }
+
     /// Like [`check`](Limiter::check), and tells where the counter stands after it.
     pub fn decide(&self, rule: &Rule, identity: Identity, cost: u64) -> Decision {
         let mut chain = Chain::new();

@@ -305,3 +305,34 @@ fn waiting_behind_others_takes_as_long_as_they_do() {
         }
     }
 }
+
+/// Two limiters, one of which is asked the short way first.
+#[test]
+fn what_is_admitted_the_short_way_is_what_a_chain_admits() {
+    for limit in limits() {
+        let (clock, limiter) = limiter();
+        let other = Limiter::with_clock(clock.clone(), 10_000);
+        let (rule, same) = (limiter.define("r", limit.clone()), other.define("r", limit.clone()));
+        let mut short = 0;
+        for n in 0..300u64 {
+            let (user, cost) = (n % 3, n % 4);
+            let identity = limiter.identity(&user);
+            let standing = limiter.admit_at(&rule, identity, cost, clock.now());
+            short += u64::from(standing.is_some());
+            let expected = other.decide(&same, other.identity(&user), cost);
+            match standing {
+                Some(standing) => {
+                    assert_eq!(
+                        (None, standing),
+                        (expected.refusal, expected.standing),
+                        "{limit:?}"
+                    );
+                }
+                None => assert_eq!(limiter.decide(&rule, identity, cost), expected, "{limit:?}"),
+            }
+            clock.advance(Duration::from_millis(n * 37 % 250));
+        }
+        let is_log = limit == limits()[5];
+        assert_eq!(short > 0, !is_log, "{limit:?}");
+    }
+}
