@@ -237,7 +237,7 @@ impl<C: Clock> Gate<C> {
     }
 
     #[inline]
-    fn identity(
+    pub(crate) fn identity(
         &self,
         in_force: &InForce,
         caller: &Caller<'_>,

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use tollgate_engine::{Clock, Identity, Rule};
-use tollgate_policy::compile::{LimitId, PlacedLimit, Policy};
+use tollgate_policy::compile::{Client, LimitId, PlacedLimit, Policy, Work};
+use tollgate_policy::shapes::Strategy;
 use tollgate_wire::LimitText;
 
+use crate::caller::Caller;
 use crate::elsewhere::Keeper;
 use crate::gate::Gate;
 
@@ -19,6 +21,8 @@ pub struct InForce {
     texts: Box<[LimitText]>,
     /// By the tenant's number.
     tenants: Box<[Identity]>,
+    /// By the tenant's number, the only limit that its callers meet, if that is one which refuses and the limiter counts.
+    lone: Box<[Option<LimitId>]>,
     everybody: Identity,
     /// By the limit's number, who keeps its counters if not the limiter; empty if that keeps all.
     keepers: Box<[Option<Arc<dyn Keeper>>]>,
@@ -38,8 +42,15 @@ impl InForce {
             LimitText::new(limit.name(), limit.limit().capacity(), limit.window_secs())
         };
         let tenants = policy.tenants().all().iter().map(|tenant| limiter.identity(tenant.id()));
+        let lone = (0..policy.tenants().all().len()).map(|tenant| {
+            let mut chain = policy.chain(Client::of(&policy, tenant), Work::default());
+            let (id, limit) = chain.next().filter(|_| chain.next().is_none())?;
+            let is_here = keepers.get(id.index()).is_none_or(Option::is_none);
+            (is_here && limit.strategy() == Strategy::Reject).then_some(id)
+        });
         InForce {
             rules,
+            lone: lone.collect(),
             texts: policy.limits().iter().map(text).collect(),
             keepers: keepers.into(),
             tenants: tenants.collect(),
@@ -63,6 +74,14 @@ impl InForce {
     #[inline]
     pub(crate) fn keeper(&self, limit: LimitId) -> Option<&Arc<dyn Keeper>> {
         self.keepers.get(limit.index())?.as_ref()
+    }
+
+    /// The only limit that a caller meets for this work, if that is known before, refuses by itself and is counted here.
+    #[inline]
+    pub(crate) fn lone_limit(&self, caller: &Caller<'_>, work: Work<'_>) -> Option<LimitId> {
+        let tenant = caller.client.tenant();
+        let is_plain = caller.own.is_none() && caller.client == Client::of(&self.policy, tenant);
+        self.lone[tenant].filter(|_| is_plain && work.adds_no_limit())
     }
 
     #[inline]

@@ -134,6 +134,11 @@ impl<'a> Asked<'a> {
     ) -> Decided {
         let work = work(self.route, self.operation, self.cost);
         let told = Told { present, is_tenant_known: self.is_tenant_known };
+        if let Some(lone) = limits.gate().admit_lone(&present.in_force, &self.caller, work) {
+            let report = lone.report();
+            let verdict = Verdict::admitted(&report, self.is_tenant_known);
+            return told.admitted(verdict, &report, lone.limit().shows_headers());
+        }
         limits.gate().decide_then(&present.in_force, (&self.caller, work), |passage| {
             told.of(passage, || Answer::to(head))
         })
@@ -207,7 +212,13 @@ impl Told<'_> {
             let refused = Refused::by_limit(report, answer.id()).limit_headers(shows);
             return Decided::Stays(told(answer.refuse(&refused), verdict));
         }
-        let headers = if shows { report.limit_headers() } else { LimitHeaders::default() };
+        self.admitted(verdict, report, shows)
+    }
+
+    /// Of a request that limits let pass.
+    #[inline]
+    fn admitted(&self, verdict: Verdict, report: &Report<'_>, shows_headers: bool) -> Decided {
+        let headers = if shows_headers { report.limit_headers() } else { LimitHeaders::default() };
         let mark = if self.present.degrades { Mark::ByVerdict } else { Mark::Any };
         Decided::Passes(Passed::new(verdict, headers, mark))
     }

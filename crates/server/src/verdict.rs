@@ -61,6 +61,17 @@ impl Verdict {
         Verdict { outcome, reported: None, retry_after: None, is_tenant_known: true }
     }
 
+    /// Of a request that limits let pass.
+    #[inline]
+    pub(crate) fn admitted(report: &Report<'_>, is_tenant_known: bool) -> Verdict {
+        let reported = report.reported().map(|line| Reported {
+            policy: line.name(),
+            source: Source::of(line.shown_source()),
+            standing: *line.standing(),
+        });
+        Verdict { outcome: Outcome::Admitted, reported, retry_after: None, is_tenant_known }
+    }
+
     pub(crate) fn of(passage: &Passage<'_>, report: &Report<'_>, is_tenant_known: bool) -> Verdict {
         let at = |place: usize| Reported {
             policy: passage.name(place),
@@ -68,14 +79,7 @@ impl Verdict {
             standing: passage.chain().standing(place),
         };
         let (outcome, reported) = match passage.verdict() {
-            engine::Verdict::Admitted => {
-                let tightest = report.reported().map(|line| Reported {
-                    policy: line.name(),
-                    source: Source::of(line.shown_source()),
-                    standing: *line.standing(),
-                });
-                (Outcome::Admitted, tightest)
-            }
+            engine::Verdict::Admitted => return Verdict::admitted(report, is_tenant_known),
             engine::Verdict::Degraded { by } => (Outcome::Degraded, Some(at(by))),
             engine::Verdict::Refused { by, .. } | engine::Verdict::Queued { by, .. } => {
                 (Outcome::Refused, Some(at(by)))

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod elsewhere;
+mod lone;
 mod own;
 mod records;
 mod reload;
