@@ -13,6 +13,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 use tollgate_core::PolicyName;
 
+use crate::lasting::lasting;
 use crate::limit_headers::{LimitHeaders, ROOM};
 use crate::line::Line;
 use crate::names::{self, suffixed};
@@ -71,28 +72,33 @@ struct Form {
     map: HeaderMap,
     values: Box<[Value]>,
     told: SmallVec<[Told; 3]>,
+    /// Whether what is told of the limits themselves was made to last, as far as it can be.
+    is_lasting: bool,
 }
 
 /// The limit headers of a report.
 pub(crate) fn headers(report: &Report<'_>) -> LimitHeaders {
     let Some(reported) = report.reported() else { return LimitHeaders::default() };
-    let mut told: SmallVec<[Told; 3]> = SmallVec::new();
-    match report.lines() {
-        [only] => told.push(of_line(report, only, true)),
-        _ => {
-            let shown = report.shown();
-            let shown = shown.iter().flatten();
-            told.extend(shown.map(|line| of_line(report, line, std::ptr::eq(*line, reported))));
-        }
+    if let [only] = report.lines() {
+        return copy(&[of_line(report, only, true)]);
     }
+    let shown = report.shown();
+    let told = shown.iter().flatten();
+    let told: SmallVec<[Told; 3]> =
+        told.map(|line| of_line(report, line, std::ptr::eq(*line, reported))).collect();
+    copy(&told)
+}
+
+/// A copy of the form that tells this.
+fn copy(told: &[Told]) -> LimitHeaders {
     let copy = |kept: &Cell<Option<Box<Form>>>| {
         let mut form = kept.take().unwrap_or_default();
-        form.tell(&told);
+        form.tell(told);
         let copy = form.map.clone();
         kept.set(Some(form));
         copy
     };
-    let copied = FORMS.try_with(|forms| copy(&forms[shelf(&told)]));
+    let copied = FORMS.try_with(|forms| copy(&forms[shelf(told)]));
     // A thread that ends has no forms any more.
     LimitHeaders::with_room(copied.unwrap_or_else(|_| copy(&Cell::new(None))))
 }
@@ -124,7 +130,8 @@ fn shelf(told: &[Told]) -> usize {
 impl Form {
     /// With the names for these limits, and no values yet.
     fn new(told: &[Told]) -> Form {
-        let mut all: Vec<(&'static HeaderName, Value)> = Vec::new();
+        let [first, last] = &ROOM;
+        let mut all: Vec<(&'static HeaderName, Value)> = vec![(first, Value::Services)];
         for (nth, (terms, _)) in told.iter().enumerate() {
             let names = suffixed(terms.name.span());
             for (plain, suffixed, value) in [
@@ -138,14 +145,14 @@ impl Form {
         }
         all.push((&names::RATELIMIT_POLICY, Value::Policy));
         all.push((&names::RATELIMIT, Value::Standing));
-        all.extend(ROOM.iter().map(|name| (name, Value::Services)));
+        all.push((last, Value::Services));
         let mut map = HeaderMap::with_capacity(all.len());
         for (name, _) in &all {
             let _ = map.try_insert(*name, HeaderValue::from_static(""));
         }
         let value = |name: &HeaderName| all.iter().find(|(one, _)| *one == name);
         let values = map.keys().filter_map(value).map(|(_, value)| *value).collect();
-        Form { map, values, told: SmallVec::new() }
+        Form { map, values, told: SmallVec::new(), is_lasting: false }
     }
 
     /// Tells these limits, whatever it told before.
@@ -156,6 +163,11 @@ impl Form {
         if had.len() != told.len() || differ(|a, b| a.0 != b.0) {
             return self.tell_others(told);
         }
+        if !self.is_lasting {
+            self.make_last();
+        }
+        let had = &self.told[..];
+        let differ = |what: fn(&Told, &Told) -> bool| had.iter().zip(told).any(|(a, b)| what(a, b));
         let is_moved = differ(|(_, a), (_, b)| a.reset_at != b.reset_at);
         if differ(|(_, a), (_, b)| (a.remaining, a.left) != (b.remaining, b.left)) {
             self.write_standing(told);
@@ -178,6 +190,21 @@ impl Form {
         self.write_standing(told);
         self.write_resets(told);
         self.told = told.into();
+        self.is_lasting = false;
+    }
+
+    /// Makes the values last that every response of these limits has. Only once a form is used again: where more limits come by than
+    /// there are forms, none stays for long.
+    #[cold]
+    fn make_last(&mut self) {
+        for (value, which) in self.map.values_mut().zip(&self.values) {
+            if let Value::Limit(_) | Value::Policy = which
+                && let Some(same) = lasting(value)
+            {
+                *value = same;
+            }
+        }
+        self.is_lasting = true;
     }
 
     fn write_terms(&mut self, told: &[Told]) {

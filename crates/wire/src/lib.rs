@@ -14,6 +14,7 @@ mod form;
 mod grpc;
 mod head_lines;
 mod json;
+mod lasting;
 mod limit_headers;
 mod limit_text;
 mod line;

@@ -5,7 +5,9 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderVa
 use crate::head_lines::set;
 use crate::names;
 
-/// Names that nearly every response has. A form has them too: so its copies have room for them, and need not grow.
+/// Names that nearly every response has. A form has them too: so its copies have room for them, and need not grow. The first name of
+/// a form is the first of these, and its last the other one: that is taken out at the least cost, and whoever serves often adds it
+/// only after all layers.
 pub(crate) static ROOM: [HeaderName; 2] = [CONTENT_TYPE, CONTENT_LENGTH];
 
 /// Limit headers as of a decision, for a response that is there later.
@@ -46,7 +48,22 @@ impl LimitHeaders {
 }
 
 /// Puts what a service says, which is nothing of limits, into a map with room for it.
+#[inline]
 fn put_services(all: &mut HeaderMap, mut services: HeaderMap) {
+    // What handlers of frameworks mostly say: its place is known.
+    if services.len() == 1
+        && let Some((name, value)) = services.iter_mut().next()
+        && *name == CONTENT_TYPE
+        && let Some(room) = all.values_mut().next()
+    {
+        std::mem::swap(room, value);
+        all.remove(&ROOM[1]);
+        return;
+    }
+    put_each_of_services(all, services);
+}
+
+fn put_each_of_services(all: &mut HeaderMap, mut services: HeaderMap) {
     let mut is_used = [false; ROOM.len()];
     let mut last: Option<&HeaderName> = None;
     for (name, value) in &mut services {

@@ -55,7 +55,10 @@ const USUAL_BYTES: usize = 256;
 impl<'a> Report<'a> {
     /// Of a request that passed: the tightest limit is reported.
     pub fn admitted(lines: &'a [Line<'a>], now: Time) -> Report<'a> {
-        let tightest = (0..lines.len()).min_by_key(|index| lines[*index].tightness());
+        let tightest = match lines {
+            [_only] => Some(0),
+            _ => (0..lines.len()).min_by_key(|index| lines[*index].tightness()),
+        };
         Report { lines, reported: tightest, now }
     }
 

@@ -62,8 +62,10 @@ fn headers_of_a_thread_are_each_what_their_report_says() {
 fn limit_headers_join_what_a_service_says_of_other_things() {
     let many: Vec<_> = (0..30).map(|n| (format!("x-{n}"), n.to_string())).collect();
     let many: Vec<_> = many.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let services: [&[(&str, &str)]; 7] = [
+    let services: [&[(&str, &str)]; 9] = [
         &[],
+        &[("vary", "accept")],
+        &[("content-length", "5")],
         &[("content-type", "text/plain")],
         &[("content-length", "5"), ("content-type", "text/plain")],
         &[("set-cookie", "a=1"), ("set-cookie", "b=2"), ("vary", "accept")],
