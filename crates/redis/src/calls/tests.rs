@@ -195,8 +195,10 @@ async fn pauses_grow_to_a_second_and_are_short_again_after_a_steady_time() {
         let bounds = longest / 2..=longest + Duration::from_millis(2);
         assert!(bounds.contains(pause), "{pause:?} is not in {bounds:?}: {pauses:?}");
     }
-    let of_a_second = &pauses[pauses.len() - 10..];
-    assert!(of_a_second.iter().any(|pause| pause != &of_a_second[0]), "{pauses:?}");
+    // Ten of half a second to one: that they are all within a tenth of a second happens once in 200,000 times.
+    let late = &pauses[pauses.len() - 10..];
+    let spread = late.iter().max().expect("ten").saturating_sub(*late.iter().min().expect("ten"));
+    assert!(spread > Duration::from_millis(100), "{pauses:?}");
     // It comes back, and stays for a while: then the first pause is short.
     server.state.hangs_up.store(false, SeqCst);
     server.state.is_silent.store(false, SeqCst);
