@@ -21,7 +21,7 @@ usage: cargo xtask bench <what> [case …] [--json]
   limiter [check|chain|hot|memory|flood|drift …]
   middleware [inside|loopback|counts|preflight …]
   policy
-  redis [strict|exact|gateway|outages|paths]
+  redis [strict|exact|gateway|outages|paths|quotas|requests]
 ";
 
 fn main() {

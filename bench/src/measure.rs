@@ -79,3 +79,13 @@ pub fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
+
+/// CPU time of all threads of a process so far: its number, or `self`.
+pub fn cpu_nanos(process: &str) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
+    let of = |task: std::path::PathBuf| {
+        let stat = std::fs::read_to_string(task.join("schedstat")).ok()?;
+        stat.split(' ').next()?.parse::<u64>().ok()
+    };
+    tasks.into_iter().flatten().filter_map(|task| of(task.ok()?.path())).sum()
+}

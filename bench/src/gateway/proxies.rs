@@ -81,12 +81,7 @@ impl Proxy {
 
     /// CPU time of all its threads so far.
     pub fn cpu_nanos(&self) -> u64 {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.0.id()));
-        let of = |task: PathBuf| {
-            let stat = fs::read_to_string(task.join("schedstat")).ok()?;
-            stat.split(' ').next()?.parse::<u64>().ok()
-        };
-        tasks.into_iter().flatten().filter_map(|task| of(task.ok()?.path())).sum()
+        crate::measure::cpu_nanos(&self.process.0.id().to_string())
     }
 }
 

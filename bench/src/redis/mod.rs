@@ -3,6 +3,7 @@
 mod node;
 mod outages;
 mod paths;
+mod quotas;
 mod requests;
 mod server;
 mod strict;
@@ -18,12 +19,13 @@ pub fn run(report: &mut Report, wanted: &[String]) {
     {
         return strict::drive(url);
     }
-    let cases: [(&str, fn(&mut Report)); 6] = [
+    let cases: [(&str, fn(&mut Report)); 7] = [
         ("strict", strict::ceiling_of),
         ("exact", strict::exact),
         ("gateway", through_gateway::run),
         ("outages", outages::run),
         ("paths", paths::run),
+        ("quotas", quotas::run),
         ("requests", requests::run),
     ];
     for (name, case) in cases {

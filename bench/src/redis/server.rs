@@ -62,6 +62,11 @@ impl Server {
             .expect("redis-server is installed")
     }
 
+    /// The processor's time it has had.
+    pub(super) fn cpu_nanos(&self) -> u64 {
+        crate::measure::cpu_nanos(&self.child.id().to_string())
+    }
+
     pub(super) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
