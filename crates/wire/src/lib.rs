@@ -13,17 +13,20 @@
 mod form;
 mod grpc;
 mod head_lines;
+mod ink;
 mod json;
 mod lasting;
 mod limit_headers;
 mod limit_text;
 mod line;
+mod moment;
 pub mod names;
 mod page;
 mod problem;
 mod protobuf;
 pub mod read;
 mod refusal;
+mod refusal_form;
 mod report;
 
 pub use grpc::{Code, is_grpc};

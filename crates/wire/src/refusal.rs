@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use jiff::Timestamp;
-use jiff::fmt::temporal::DateTimePrinter;
-use tollgate_core::Refusal;
+use tollgate_core::{PolicyName, Refusal};
 
 use crate::grpc::{self, Code};
 use crate::head_lines::{Fields, Head, HeadLines};
-use crate::json;
+use crate::ink::{Figure, Ink};
 use crate::line::Line;
 use crate::names::{self, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use crate::page::Page;
 use crate::problem::{JSON_PROBLEM_TEXT, is_request_id};
+use crate::refusal_form;
 use crate::report::{Report, ceil_secs};
 
 /// A refusal on its way to the caller, as HTTP or as gRPC.
@@ -56,9 +55,9 @@ enum Cause<'a> {
 
 /// How long the caller is told to stay away, in every unit that it is told in.
 #[derive(Clone, Copy, Debug)]
-struct Wait {
-    secs: u64,
-    millis: u64,
+pub(crate) struct Wait {
+    pub(crate) secs: u64,
+    pub(crate) millis: u64,
     exact: Duration,
 }
 
@@ -121,7 +120,13 @@ impl<'a> Refused<'a> {
 
     /// The same as lines that go to the wire as they are, a status and a body.
     pub fn http_lines(&self, lines: &mut HeadLines) -> (StatusCode, Bytes) {
-        self.print(lines)
+        let by_form = match (&self.cause, self.wait()) {
+            (Cause::Limit(report), Some(wait)) if self.shows_limits => {
+                refusal_form::write(self, (report, wait, self.request_id), lines)
+            }
+            _ => None,
+        };
+        by_form.map_or_else(|| self.print(lines), |body| (StatusCode::TOO_MANY_REQUESTS, body))
     }
 
     fn print(&self, head: &mut impl Head) -> (StatusCode, Bytes) {
@@ -182,93 +187,92 @@ impl<'a> Refused<'a> {
     }
 
     /// Writes the problem body.
-    fn body(&self, page: &mut Page, wait: Option<Wait>) {
+    pub(crate) fn body(&self, ink: &mut impl Ink, wait: Option<Wait>) {
         let (kind, title, status) = match self.cause {
             Cause::Limit(_) => ("quota-exceeded", "Rate limit exceeded", "429"),
             Cause::Pending { .. } => {
                 ("temporary-reduced-capacity", "Too much is pending already", "503")
             }
         };
-        page.text("{\"type\":\"https://iana.org/assignments/http-problem-types#");
-        page.text(kind);
-        page.text("\",\"title\":\"");
-        page.text(title);
-        page.text("\",\"status\":");
-        page.text(status);
-        page.text(",\"detail\":\"");
-        let message = page.end();
-        self.detail(wait).write(page, json::escaped);
-        let message = message..page.end();
-        page.text("\"");
+        ink.text("{\"type\":\"https://iana.org/assignments/http-problem-types#");
+        ink.text(kind);
+        ink.text("\",\"title\":\"");
+        ink.text(title);
+        ink.text("\",\"status\":");
+        ink.text(status);
+        ink.text(",\"detail\":\"");
+        let detail = self.detail(wait);
+        detail.write(ink, Ink::escaped);
+        ink.text("\"");
         if !self.request_id.is_empty() {
-            page.text(",\"instance\":");
-            json::string(page, self.request_id);
+            ink.text(",\"instance\":\"");
+            ink.request_id(self.request_id);
+            ink.text("\"");
         }
-        page.text(",\"violated-policies\":[");
+        ink.text(",\"violated-policies\":[");
         if let Cause::Limit(report) = &self.cause {
-            violated(page, report);
+            violated(ink, report);
         }
-        page.text("],\"error\":{\"code\":\"");
-        page.text(match (self.cause, wait) {
+        ink.text("],\"error\":{\"code\":\"");
+        ink.text(match (self.cause, wait) {
             (Cause::Pending { .. }, _) => "BACKPRESSURE",
             (Cause::Limit(_), Some(_)) => "RATE_LIMIT_EXCEEDED",
             (Cause::Limit(_), None) => "COST_EXCEEDS_LIMIT",
         });
-        page.text("\",\"message\":\"");
-        page.bytes_mut().extend_from_within(message);
-        page.text("\",\"retryAfter\":");
+        ink.text("\",\"message\":\"");
+        detail.write(ink, Ink::escaped);
+        ink.text("\",\"retryAfter\":");
         match wait {
-            Some(wait) => page.number(wait.secs),
-            None => page.text("null"),
+            Some(wait) => ink.figure(Figure::Secs, wait.secs),
+            None => ink.text("null"),
         }
-        self.figures(page);
-        page.text("}}");
+        self.figures(ink);
+        ink.text("}}");
     }
 
     /// The members of `error` that say which limit it was.
-    fn figures(&self, page: &mut Page) {
-        match &self.cause {
+    fn figures(&self, ink: &mut impl Ink) {
+        let source = match &self.cause {
             Cause::Limit(report) => {
                 let Some(line) = report.reported() else { return };
-                page.text(",\"limit\":");
-                page.number(line.standing().limit);
-                page.text(",\"remaining\":");
-                page.number(line.standing().remaining);
-                page.text(",\"resetAt\":\"");
-                date(page, report.reset_at(line));
-                page.text("\",\"policy\":\"");
-                page.name(line.name());
-                page.text("\",\"source\":");
-                json::string(page, line.shown_source());
+                ink.text(",\"limit\":");
+                ink.number(line.standing().limit);
+                ink.text(",\"remaining\":");
+                ink.figure(Figure::Remaining, line.standing().remaining);
+                ink.text(",\"resetAt\":\"");
+                ink.reset(report.reset_at(line));
+                ink.text("\",\"policy\":\"");
+                ink.name(line.name());
+                ink.text("\"");
+                line.shown_source()
             }
-            Cause::Pending { source, .. } => {
-                page.text(",\"source\":");
-                json::string(page, source);
-            }
-        }
+            Cause::Pending { source, .. } => source,
+        };
+        ink.text(",\"source\":\"");
+        ink.escaped(source);
+        ink.text("\"");
     }
 }
 
 /// The names of all that refused, the reported one first.
-fn violated(page: &mut Page, report: &Report<'_>) {
+fn violated(ink: &mut impl Ink, report: &Report<'_>) {
     let Some(reported) = report.reported() else { return };
-    page.text("\"");
-    page.name(reported.name());
-    page.text("\"");
-    let others = report.lines().iter().filter(|line| line.refused().is_some());
-    for line in others.filter(|line| !std::ptr::eq(*line, reported)) {
-        page.text(",\"");
-        page.name(line.name());
-        page.text("\"");
+    ink.text("\"");
+    ink.name(reported.name());
+    ink.text("\"");
+    for name in also_refused(report) {
+        ink.text(",\"");
+        ink.name(name);
+        ink.text("\"");
     }
 }
 
-/// A moment as RFC 3339 in UTC.
-fn date(page: &mut Page, secs: u64) {
-    let secs = i64::try_from(secs).unwrap_or(i64::MAX);
-    let stamp = Timestamp::from_second(secs).unwrap_or(Timestamp::MAX);
-    // Into memory it cannot fail.
-    let _ = DateTimePrinter::new().print_timestamp(&stamp, page.bytes_mut());
+/// The names of those that refused besides the reported one.
+pub(crate) fn also_refused<'r>(report: &'r Report<'_>) -> impl Iterator<Item = PolicyName> + 'r {
+    let reported = report.reported();
+    let is_reported = move |line: &Line<'_>| reported.is_some_and(|one| std::ptr::eq(line, one));
+    let refused = report.lines().iter().filter(|line| line.refused().is_some());
+    refused.filter(move |line| !is_reported(line)).map(Line::name)
 }
 
 /// The sentence for people: which limit, and what to do.
@@ -278,42 +282,42 @@ struct Detail<'a> {
 }
 
 impl Detail<'_> {
-    fn write(&self, page: &mut Page, quote: fn(&mut Page, &str)) {
+    fn write<I: Ink>(&self, ink: &mut I, quote: fn(&mut I, &str)) {
         match &self.cause {
             Cause::Limit(report) => {
                 let Some(line) = report.reported() else { return };
                 match self.secs {
-                    Some(_) => page.text("The limit "),
+                    Some(_) => ink.text("The limit "),
                     None => {
-                        page.text("This request costs ");
-                        page.number(line.shown_cost());
-                        page.text(", and the limit ");
+                        ink.text("This request costs ");
+                        ink.number(line.shown_cost());
+                        ink.text(", and the limit ");
                     }
                 }
-                page.name(line.name());
+                ink.name(line.name());
                 if !line.shown_source().is_empty() {
-                    page.text(" of ");
-                    quote(page, line.shown_source());
+                    ink.text(" of ");
+                    quote(ink, line.shown_source());
                 }
                 match self.secs {
-                    Some(_) => page.text(" is used up."),
+                    Some(_) => ink.text(" is used up."),
                     None => {
-                        page.text(" admits at most ");
-                        page.number(line.standing().limit);
-                        page.text(": it can never pass.");
+                        ink.text(" admits at most ");
+                        ink.number(line.standing().limit);
+                        ink.text(": it can never pass.");
                     }
                 }
             }
             Cause::Pending { source, .. } => {
-                page.text("Too much is pending at ");
-                quote(page, source);
-                page.text(".");
+                ink.text("Too much is pending at ");
+                quote(ink, source);
+                ink.text(".");
             }
         }
         if let Some(secs) = self.secs {
-            page.text(" Try again in ");
-            page.number(secs);
-            page.text(if secs == 1 { " second." } else { " seconds." });
+            ink.text(" Try again in ");
+            ink.figure(Figure::Secs, secs);
+            ink.text(if secs == 1 { " second." } else { " seconds." });
         }
     }
 }
@@ -321,7 +325,7 @@ impl Detail<'_> {
 impl fmt::Display for Detail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut page = Page::with_capacity(128);
-        self.write(&mut page, Page::text);
+        self.write(&mut page, Ink::text);
         f.write_str(&String::from_utf8_lossy(page.bytes_mut()))
     }
 }

@@ -23,6 +23,35 @@ fn line() -> impl Strategy<Value = Line<'static>> {
     )
 }
 
+/// What is another in the next refusal.
+#[derive(Clone, Debug)]
+struct Change {
+    remaining: u64,
+    later: u64,
+    source: &'static str,
+    refusal: Refusal,
+    refuses_all: bool,
+    shows_limits: bool,
+    is_windowed: bool,
+    id: u8,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let remaining = prop_oneof![Just(0u64), 0u64..20, any::<u64>()];
+    let later = prop_oneof![Just(0u64), 0u64..5_000, 0u64..1 << 40];
+    let sources = prop::sample::select(&["plan:pro", "plan:max", "plan:\"\\\n", ""]);
+    let waits =
+        prop_oneof![1u64..3, 900_000_000u64..2_100_000_000, 1u64..1 << 50].prop_map(Refusal::Wait);
+    let refusal = prop_oneof![8 => waits, 1 => Just(Refusal::Never)];
+    let often = prop::bool::weighted(0.9);
+    let flags = (prop::bool::weighted(0.2), often, often, 0u8..12);
+    (remaining, later, sources, refusal, flags).prop_map(
+        |(remaining, later, source, refusal, (refuses_all, shows_limits, is_windowed, id))| {
+            Change { remaining, later, source, refusal, refuses_all, shows_limits, is_windowed, id }
+        },
+    )
+}
+
 fn ceil(time: Duration) -> Duration {
     Duration::from_secs(time.as_millis().div_ceil(1_000) as u64)
 }
@@ -58,6 +87,47 @@ proptest! {
         written.put(&mut put);
         prop_assert_eq!(response.headers(), &put);
         prop_assert_eq!((response.status(), response.body()), (status, &body));
+    }
+
+    /// A thread keeps what it has written, and writes the next refusal over it.
+    #[test]
+    fn a_refusal_is_the_same_whatever_was_refused_before(
+        lines in proptest::collection::vec(line(), 1..4),
+        changes in proptest::collection::vec(change(), 1..24),
+    ) {
+        for (nth, change) in changes.iter().enumerate() {
+            let changed = |(place, line): (usize, &Line<'static>)| {
+                let Standing { limit, remaining, reset_after } = *line.standing();
+                let standing = Standing {
+                    limit,
+                    remaining: remaining.wrapping_add(change.remaining) % (limit + 1),
+                    reset_after: reset_after + Duration::from_millis(change.later),
+                };
+                let is_refused = place == 0 || change.refuses_all;
+                Line::new(line.name(), standing)
+                    .seconds(change.is_windowed.then_some(60))
+                    .source(change.source)
+                    .refusal(is_refused.then_some(change.refusal))
+            };
+            let lines: Vec<_> = lines.iter().enumerate().map(changed).collect();
+            let report = Report::refused(&lines, 0, Time::from_secs(1_800_000_000 + change.later));
+            let id = match change.id {
+                0 => String::new(),
+                1 => format!("a \"quoted\" id {nth}"),
+                2 => "größer".to_owned(),
+                3 => format!("request {nth}"),
+                _ => format!("{nth:032x}"),
+            };
+            let refused = Refused::by_limit(&report, &id).limit_headers(change.shows_limits);
+            let response = refused.http();
+            let mut written = HeadLines::default();
+            let (status, body) = refused.http_lines(&mut written);
+            let mut put = HeaderMap::new();
+            written.put(&mut put);
+            prop_assert_eq!(response.headers(), &put);
+            prop_assert_eq!(written.iter().count(), put.len());
+            prop_assert_eq!((response.status(), response.body()), (status, &body));
+        }
     }
 
     #[test]
