@@ -249,19 +249,27 @@ impl Verdict {
     /// let answers = [(Strategy::Degrade, Some(long)), (Strategy::Reject, None), (Strategy::Queue, Some(short))];
     /// assert_eq!(Verdict::of(answers.into_iter()), Verdict::Queued { by: 2, refusal: short });
     /// ```
-    #[allow(clippy::needless_pass_by_value, reason = "an iterator is read three times, by clones")]
-    pub fn of(answers: impl Iterator<Item = (Strategy, Option<Refusal>)> + Clone) -> Verdict {
-        let refused = |wanted: Strategy| {
-            answers.clone().zip(0..).filter_map(move |((strategy, refusal), index): (_, usize)| {
-                Some((index, refusal?)).filter(|_| strategy == wanted)
-            })
-        };
-        // The first of equals: `max_by_key` would keep the last.
+    pub fn of(answers: impl Iterator<Item = (Strategy, Option<Refusal>)>) -> Verdict {
+        // The first of equals.
         let longer = |best: (usize, Refusal), next: (usize, Refusal)| {
             if (next.1, best.0) > (best.1, next.0) { next } else { best }
         };
-        let queued = refused(Strategy::Queue).reduce(longer);
-        if let Some(first) = refused(Strategy::Reject).reduce(longer) {
+        let (mut rejected, mut queued, mut degraded) = (None, None, None);
+        for (index, (strategy, refusal)) in answers.enumerate() {
+            let Some(refusal) = refusal else { continue };
+            let longest = match strategy {
+                Strategy::Reject => &mut rejected,
+                Strategy::Queue => &mut queued,
+                Strategy::Degrade => {
+                    degraded.get_or_insert(index);
+                    continue;
+                }
+                Strategy::Observe => continue,
+            };
+            *longest =
+                Some(longest.map_or((index, refusal), |best| longer(best, (index, refusal))));
+        }
+        if let Some(first) = rejected {
             let (by, refusal) = queued.into_iter().fold(first, longer);
             Verdict::Refused { by, refusal }
         } else if let Some((by, refusal)) = queued {
@@ -270,8 +278,7 @@ impl Verdict {
                 Refusal::Never => Verdict::Refused { by, refusal },
             }
         } else {
-            let first = refused(Strategy::Degrade).next();
-            first.map_or(Verdict::Admitted, |(by, _)| Verdict::Degraded { by })
+            degraded.map_or(Verdict::Admitted, |by| Verdict::Degraded { by })
         }
     }
 
