@@ -82,6 +82,16 @@ impl<C: Clock> Gate<C> {
         caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
+        self.pass_at(in_force, (caller, work), self.limiter().clock().now()).await
+    }
+
+    /// [`pass`](Gate::pass) for whoever has read the clock already.
+    pub async fn pass_at<'f>(
+        &self,
+        in_force: &'f InForce,
+        (caller, work): (&Caller<'f>, Work<'f>),
+        now: Time,
+    ) -> Passage<'f> {
         let mut passage = self.passage(in_force, caller, work);
         let overtaken = self.waited_for(&passage);
         let mut waits_for = match overtaken {
@@ -94,7 +104,7 @@ impl<C: Clock> Gate<C> {
                 place
             }
             None => {
-                self.try_again(&mut passage, self.limiter().clock().now()).await;
+                self.try_again(&mut passage, now).await;
                 match passage.verdict {
                     Verdict::Queued { by, .. } => by,
                     _ => return passage,
