@@ -41,7 +41,8 @@ fn change() -> impl Strategy<Value = Change> {
     let later = prop_oneof![Just(0u64), 0u64..5_000, 0u64..1 << 40];
     let sources = prop::sample::select(&["plan:pro", "plan:max", "plan:\"\\\n", ""]);
     let waits =
-        prop_oneof![1u64..3, 900_000_000u64..2_100_000_000, 1u64..1 << 50].prop_map(Refusal::Wait);
+        prop_oneof![1u64..3, Just(1_000_000_000), 900_000_000u64..2_100_000_000, 1u64..1 << 50]
+            .prop_map(Refusal::Wait);
     let refusal = prop_oneof![8 => waits, 1 => Just(Refusal::Never)];
     let often = prop::bool::weighted(0.9);
     let flags = (prop::bool::weighted(0.2), often, often, 0u8..12);
