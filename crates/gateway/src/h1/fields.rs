@@ -33,13 +33,20 @@ pub(crate) fn append(
     field: &httparse::Header<'_>,
     bytes: &Bytes,
 ) -> Option<()> {
-    let name = match usual(field.name) {
-        Some(name) => name,
-        None => HeaderName::from_bytes(field.name.as_bytes()).ok()?,
-    };
+    let name = field_name(field.name)?;
     let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
     into.try_append(name, value).ok().map(drop)
 }
+
+/// A field's name, if it is one.
+#[inline]
+pub(crate) fn field_name(name: &str) -> Option<HeaderName> {
+    usual(name).or_else(|| HeaderName::from_bytes(name.as_bytes()).ok())
+}
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Names that most heads have, as they are mostly spelled: found at once, where any name takes a table.
 #[inline]
@@ -53,6 +60,11 @@ fn usual(name: &str) -> Option<HeaderName> {
         "Server" | "server" => header::SERVER,
         "Content-Type" | "content-type" => header::CONTENT_TYPE,
         "Content-Length" | "content-length" => header::CONTENT_LENGTH,
+        "Authorization" | "authorization" => header::AUTHORIZATION,
+        // Any other name that is none of the standard's takes memory of its own.
+        "X-Api-Key" | "x-api-key" | "X-API-Key" | "X-API-KEY" => X_API_KEY,
+        "X-Forwarded-For" | "x-forwarded-for" => X_FORWARDED_FOR,
+        "Traceparent" | "traceparent" => TRACEPARENT,
         _ => return None,
     })
 }
@@ -81,4 +93,33 @@ pub(crate) fn write_line(output: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// Whether a list holds `word`.
 pub(crate) fn has_word(list: &[u8], word: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|found| found.trim_ascii().eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_names_are_those_that_they_are_spelled_as() {
+        for name in [
+            "Host",
+            "user-agent",
+            "Accept",
+            "accept-encoding",
+            "Date",
+            "server",
+            "Content-Type",
+            "content-length",
+            "Authorization",
+            "X-API-KEY",
+            "x-api-key",
+            "X-Api-Key",
+            "X-Forwarded-For",
+            "traceparent",
+        ] {
+            assert_eq!(usual(name).unwrap(), name.to_ascii_lowercase().as_str());
+        }
+        assert_eq!(field_name("x-anything").unwrap(), "x-anything");
+        assert_eq!(field_name("no name"), None);
+    }
 }

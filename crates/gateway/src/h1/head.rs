@@ -3,16 +3,17 @@
 //! Two programs that read the same bytes must not see two different requests, so whatever is doubtful is refused:
 //! `httparse` refuses control characters, folded headers and spaces before a colon; here it is lengths and codings.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
-    UPGRADE,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Method, Request, Uri, Version};
 
 use super::chunked::Chunked;
 use super::decoder::Decoder;
-use super::fields::{has_word, may_end, number};
+use super::fields::{field_name, has_word, may_end, number};
 use crate::fault::Fault;
 use crate::request_body::RequestBody;
 use crate::settings::Limits;
@@ -84,15 +85,16 @@ fn parse_into<'b>(
         Err(_) => return Parsed::Bad(Fault::Malformed),
     };
     match head(bytes, &request) {
-        Ok(head) => Parsed::Whole(Box::new(head), length),
+        Ok(head) => Parsed::Whole(head, length),
         Err(fault) => Parsed::Bad(fault),
     }
 }
 
-fn head(bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<Head, Fault> {
+fn head(bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<Box<Head>, Fault> {
     let method = parsed.method.unwrap_or_default().as_bytes();
     let target = bytes.slice_ref(parsed.path.unwrap_or_default().as_bytes());
-    let mut request = Request::new(RequestBody::empty());
+    let mut head = Head::spare();
+    let request = &mut head.request;
     *request.method_mut() = Method::from_bytes(method).map_err(|_| Fault::Malformed)?;
     *request.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| Fault::Target)?;
     let is_1_1 = parsed.version == Some(1);
@@ -101,9 +103,10 @@ fn head(bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<Head, Fault
     if parsed.headers.len() > MOST {
         return Err(Fault::ManyHeaders);
     }
-    let mut headers = HeaderMap::with_capacity(parsed.headers.len() + ROOM);
+    let headers = request.headers_mut();
+    headers.try_reserve(parsed.headers.len() + ROOM).map_err(|_| Fault::ManyHeaders)?;
     for field in parsed.headers.iter() {
-        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| Fault::Malformed)?;
+        let name = field_name(field.name).ok_or(Fault::Malformed)?;
         let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value))
             .map_err(|_| Fault::Malformed)?;
         if meaning.of(&name, &value)? {
@@ -114,15 +117,48 @@ fn head(bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<Head, Fault
     if meaning.is_chunked.is_some() && meaning.length.is_some() {
         headers.remove(CONTENT_LENGTH);
     }
-    *request.headers_mut() = headers;
-    Ok(Head {
-        request,
-        body,
-        is_kept,
-        expects: meaning.expects && is_1_1,
-        takes_trailers: meaning.takes_trailers,
-        wants_switch: meaning.wants_switch && is_1_1,
-    })
+    head.body = body;
+    head.is_kept = is_kept;
+    head.expects = meaning.expects && is_1_1;
+    head.takes_trailers = meaning.takes_trailers;
+    head.wants_switch = meaning.wants_switch && is_1_1;
+    Ok(head)
+}
+
+thread_local! {
+    /// A head that is done with: the next one takes its place in memory, and that of its map.
+    static SPARE: Cell<Option<Box<Head>>> = const { Cell::new(None) };
+}
+
+/// A map with more room than this is not kept.
+const MOST_KEPT: usize = 64;
+
+impl Head {
+    /// One with nothing in it.
+    fn spare() -> Box<Head> {
+        SPARE.take().unwrap_or_else(|| {
+            Box::new(Head {
+                request: Request::new(RequestBody::empty()),
+                body: Decoder::NOTHING,
+                is_kept: false,
+                expects: false,
+                takes_trailers: false,
+                wants_switch: false,
+            })
+        })
+    }
+
+    /// Empties it for the next one.
+    pub(super) fn give_back(mut self: Box<Head>) {
+        let request = &mut self.request;
+        *request.body_mut() = RequestBody::empty();
+        *request.uri_mut() = Uri::default();
+        request.extensions_mut().clear();
+        request.headers_mut().clear();
+        if request.headers().capacity() <= MOST_KEPT {
+            SPARE.set(Some(self));
+        }
+    }
 }
 
 /// For headers that are added on the way.

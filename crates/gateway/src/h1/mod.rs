@@ -150,10 +150,14 @@ async fn answer<H: Handler>(
     entry: &Entry<H>,
     mut head: Box<Head>,
 ) -> Option<(http::Response<crate::Body>, bool)> {
-    let mut answer = pin!(entry.answer(&mut head.request));
-    poll_fn(|cx| match answer.as_mut().poll(cx) {
-        Poll::Ready(answer) => Poll::Ready(Some(answer)),
-        Poll::Pending => wire.poll_hang_up(cx).map(|()| None),
-    })
-    .await
+    let answered = {
+        let mut answer = pin!(entry.answer(&mut head.request));
+        poll_fn(|cx| match answer.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => wire.poll_hang_up(cx).map(|()| None),
+        })
+        .await
+    };
+    head.give_back();
+    answered
 }
