@@ -11,6 +11,7 @@ use tollgate_gate::{Lines, Passage};
 use tollgate_wire::{HeadLines, Line, Problem, Refused, Report, is_grpc};
 
 use super::plane::Plane;
+use super::request_id::RequestId;
 use crate::body::Body;
 
 /// Room for the headers of a refusal, in bytes.
@@ -19,22 +20,22 @@ const USUAL_LINES: usize = 1024;
 /// Answers one request.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    request_id: HeaderValue,
+    request_id: RequestId,
     is_grpc: bool,
 }
 
 impl Answer {
-    pub(crate) fn new<B>(request_id: &HeaderValue, request: &Request<B>) -> Answer {
-        Answer { request_id: request_id.clone(), is_grpc: is_grpc(request.headers()) }
+    pub(crate) fn new<B>(request_id: RequestId, request: &Request<B>) -> Answer {
+        Answer { request_id, is_grpc: is_grpc(request.headers()) }
     }
 
     /// To a request of which nothing is known.
-    pub(crate) fn plain(request_id: &HeaderValue) -> Answer {
-        Answer { request_id: request_id.clone(), is_grpc: false }
+    pub(crate) fn plain(request_id: RequestId) -> Answer {
+        Answer { request_id, is_grpc: false }
     }
 
     fn id(&self) -> &str {
-        self.request_id.to_str().unwrap_or_default()
+        self.request_id.as_str()
     }
 
     fn finish(&self, response: Response<Bytes>) -> Response<Body> {
@@ -58,9 +59,10 @@ impl Answer {
 
     /// A limit refused.
     pub(crate) fn refused(&self, passage: &Passage<'_>) -> Response<Body> {
-        let lines = Lines::of(passage);
-        let report = lines.report();
-        self.refuse(&Refused::by_limit(&report, self.id()).limit_headers(passage.shows_headers()))
+        Lines::then(passage, |lines| {
+            let refused = Refused::by_limit(&lines.report(), self.id());
+            self.refuse(&refused.limit_headers(passage.shows_headers()))
+        })
     }
 
     /// Where it is counted does not work, and it may not pass uncounted.

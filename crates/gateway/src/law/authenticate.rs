@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use tollgate_engine::Clock;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tollgate_engine::Time;
 use tollgate_gate::{Caller, Holder};
 use tollgate_policy::compile::{ANONYMOUS, RouteInForce};
 use tollgate_policy::shapes::AuthMode;
@@ -19,6 +19,7 @@ use super::Law;
 use super::keys::{FoundKey, Keys};
 use super::plane::Plane;
 use super::record::Recorder;
+use super::shown::{Shown, bearer, is_ours, our_bearer};
 
 /// A caller who is not let in.
 #[derive(Debug)]
@@ -33,24 +34,20 @@ pub(crate) enum Denied {
 pub(crate) fn authenticate<'k, K: Keys, R: Recorder>(
     law: &Law<K, R>,
     plane: &Plane,
-    (request, held): (&mut Request<crate::RequestBody>, &'k OnceCell<K::Found>),
+    (shown, held, now): (&Shown<'_>, &'k OnceCell<K::Found>, Time),
     (route, address): (&RouteInForce, IpAddr),
 ) -> Result<Caller<'k>, Denied> {
-    let auth = plane.auth();
-    let is_asked = auth.mode != AuthMode::None && !route.is_open();
-    let shown = shown_key(request.headers_mut(), plane, is_asked);
-    if !is_asked {
+    if !is_asked(plane, route) {
         return Ok(anonymous(law, plane, address));
     }
-    let digest = match shown {
-        Shown::Nothing if auth.mode == AuthMode::Optional => {
+    let digest = match key_of(shown, plane.key_header()) {
+        Key::None if plane.auth().mode == AuthMode::Optional => {
             return Ok(anonymous(law, plane, address));
         }
-        Shown::Nothing => return Err(Denied::Unknown),
-        Shown::Key(digest) => Some(digest),
-        Shown::Mistyped => None,
+        Key::None => return Err(Denied::Unknown),
+        Key::Digest(digest) => Some(digest),
+        Key::Mistyped => None,
     };
-    let now = law.shared.gate.limiter().clock().now();
     let found = digest.and_then(|digest| law.shared.keys.find(plane.keys(), &digest, now));
     found
         .and_then(|key| by_key(law, plane, held.get_or_init(|| key), address))
@@ -99,45 +96,45 @@ fn failed<K: Keys, R: Recorder>(law: &Law<K, R>, plane: &Plane, address: IpAddr)
     }
 }
 
-/// What a request shows of a key.
-enum Shown {
-    Nothing,
-    Key(Sha256),
+/// Whether a route asks for a key.
+fn is_asked(plane: &Plane, route: &RouteInForce) -> bool {
+    plane.auth().mode != AuthMode::None && !route.is_open()
+}
+
+/// The key of a request.
+enum Key {
+    None,
+    Digest(Sha256),
     /// It looks like a key of ours and is none: nothing need be looked up.
     Mistyped,
 }
 
-/// Takes every key out of a request's headers, the one that counts and any other: none is ever forwarded.
-fn shown_key(headers: &mut HeaderMap, plane: &Plane, is_asked: bool) -> Shown {
-    let by_header = key_of_header(headers, plane, is_asked);
-    let by_bearer = key_of_bearer(headers);
-    by_header.or(by_bearer).unwrap_or(Shown::Nothing)
+/// The key that counts: the one in the header that keys are shown in, else a bearer's.
+fn key_of(shown: &Shown<'_>, key_header: &HeaderName) -> Key {
+    if let Some(first) = shown.key {
+        return match bearer(first).filter(|_| *key_header == AUTHORIZATION) {
+            _ if shown.has_more_keys => Key::Mistyped,
+            Some(token) => read_bytes(token),
+            None => read_bytes(first.as_bytes()),
+        };
+    }
+    match shown.bearer {
+        None => Key::None,
+        Some(_) if shown.has_more_bearers => Key::Mistyped,
+        Some(token) => read_bytes(token),
+    }
 }
 
-fn key_of_header(headers: &mut HeaderMap, plane: &Plane, is_asked: bool) -> Option<Shown> {
+/// Takes every key out of a request's headers, the one that counts and any other: none is ever forwarded.
+pub(crate) fn strip_keys(headers: &mut HeaderMap, plane: &Plane, route: &RouteInForce) {
     let name = plane.key_header();
-    let mut values = headers.get_all(name).iter();
-    let first = values.next()?;
-    let shown = match bearer(first).filter(|_| *name == AUTHORIZATION) {
-        _ if values.next().is_some() => Shown::Mistyped,
-        Some(token) => read_bytes(token),
-        None => read_bytes(first.as_bytes()),
-    };
-    if is_asked {
+    if is_asked(plane, route) {
         headers.remove(name);
     } else {
         // Where no key is asked for the header is the upstream's, unless it holds a key of ours.
         remove_ours(headers, name, |value| is_ours(value.as_bytes()));
     }
-    Some(shown)
-}
-
-fn key_of_bearer(headers: &mut HeaderMap) -> Option<Shown> {
-    let mut tokens = headers.get_all(AUTHORIZATION).iter().filter_map(our_bearer);
-    let token = tokens.next()?;
-    let shown = if tokens.next().is_none() { read_bytes(token) } else { Shown::Mistyped };
     remove_ours(headers, &AUTHORIZATION, |value| our_bearer(value).is_some());
-    Some(shown)
 }
 
 /// Removes the values of a header that are ours, and leaves the others.
@@ -153,25 +150,10 @@ fn remove_ours(headers: &mut HeaderMap, name: &HeaderName, is_ours: impl Fn(&Hea
     }
 }
 
-fn is_ours(key: &[u8]) -> bool {
-    key.starts_with(b"tg_")
-}
-
-fn read_bytes(key: &[u8]) -> Shown {
+fn read_bytes(key: &[u8]) -> Key {
     if !is_ours(key) {
         // Somebody else's key, which a file may declare by its digest.
-        return Shown::Key(Sha256::of(key));
+        return Key::Digest(Sha256::of(key));
     }
-    ApiKey::read(key).map_or(Shown::Mistyped, |key| Shown::Key(key.sha256()))
-}
-
-/// The key of ours that a value of `Authorization` holds.
-fn our_bearer(value: &HeaderValue) -> Option<&[u8]> {
-    bearer(value).filter(|token| is_ours(token))
-}
-
-fn bearer(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = value.as_bytes().split_at_checked(6)?;
-    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && matches!(token, [b' ' | b'\t', ..]);
-    is_bearer.then(|| token.trim_ascii())
+    ApiKey::read(key).map_or(Key::Mistyped, |key| Key::Digest(key.sha256()))
 }

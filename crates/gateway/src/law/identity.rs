@@ -1,7 +1,7 @@
 //! What a request says about itself, and what the upstream is told about its caller.
 
-use http::header::{HOST, HeaderName};
-use http::{HeaderMap, Request};
+use http::header::{HeaderName, HeaderValue};
+use http::{HeaderMap, Request, Uri};
 use tollgate_gate::Caller;
 use tollgate_wire::{HeadLines, names};
 
@@ -14,17 +14,15 @@ const USER: HeaderName = HeaderName::from_static("x-tollgate-user");
 const PLAN: HeaderName = HeaderName::from_static("x-tollgate-plan");
 
 /// The host a request is for, without its port.
-pub(crate) fn host<B>(request: &Request<B>) -> &str {
-    let named = match request.uri().authority() {
+pub(crate) fn host<'r>(uri: &'r Uri, header: Option<&'r HeaderValue>) -> &'r str {
+    let named = match uri.authority() {
         Some(authority) => authority.as_str(),
-        None => {
-            let header = request.headers().get(HOST);
-            header.and_then(|value| value.to_str().ok()).unwrap_or_default()
-        }
+        None => header.and_then(|value| value.to_str().ok()).unwrap_or_default(),
     };
     // `[::1]:80` ends its host with the bracket.
-    match named.rfind(':') {
-        Some(at) if !named[at..].contains(']') => &named[..at],
+    let end = named.bytes().rposition(|byte| matches!(byte, b':' | b']'));
+    match end {
+        Some(at) if named.as_bytes()[at] == b':' => &named[..at],
         _ => named,
     }
 }
@@ -46,7 +44,7 @@ pub(crate) fn tell<B, F: FoundKey>(
     if let Some(plan) = client.plan() {
         told.set(&PLAN, plane.plan_value(plan));
     }
-    told.set(&names::X_REQUEST_ID, &record.request_id);
+    told.set_text(&names::X_REQUEST_ID, record.request_id.as_str());
     told
 }
 

@@ -15,12 +15,13 @@ mod plane;
 mod record;
 mod request_id;
 mod shared;
+mod shown;
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate_engine::Clock;
 use tollgate_gate::{Gate, Lines, Passage};
 use tollgate_policy::compile::Work;
@@ -31,6 +32,7 @@ pub use keys::{FileKey, FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
 pub use plane::{Plane, PlaneError, ReadyPlane};
 pub use record::{Cause, Outcome, Record, Recorder, Source};
+pub use request_id::RequestId;
 pub use shared::Shared;
 
 use crate::body::Body;
@@ -44,6 +46,7 @@ use answer::Answer;
 use authenticate::Denied;
 use metrics::WorkerMetrics;
 use request_id::RequestIds;
+use shown::Shown;
 
 /// Decides the requests of one worker.
 #[derive(Debug)]
@@ -68,11 +71,8 @@ impl<K: Keys, R: Recorder> Law<K, R> {
     }
 
     /// Somebody whom nobody trusts says for whom it calls: once, because it may be a proxy that was forgotten.
-    fn warn_of_strangers<B>(&self, request: &Request<B>, connection: &Connection) {
-        if !self.has_warned.get()
-            && !connection.is_from_proxy()
-            && request.headers().contains_key(FORWARDED_FOR)
-        {
+    fn warn_of_strangers(&self, shown: &Shown<'_>, connection: &Connection) {
+        if !shown.forwarded.is_empty() && !self.has_warned.get() && !connection.is_from_proxy() {
             self.has_warned.set(true);
             tracing::warn!(
                 peer = %connection.peer().ip(),
@@ -90,7 +90,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         (held, unseen, record): (&OnceCell<K::Found>, &Cell<bool>, &mut Record),
     ) -> Response<Body> {
         let (gate, in_force) = (&self.shared.gate, plane.in_force());
-        let answer = Answer::new(&record.request_id, request);
+        let answer = Answer::new(record.request_id, request);
 
         let path = match request.uri().path() {
             // Of the server as a whole, so of whoever has its root.
@@ -101,15 +101,12 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             Ok(path) => path,
             Err(bad) => return answer.fault(StatusCode::BAD_REQUEST, &bad.to_string()),
         };
-        let host = identity::host(request);
+        let shown = Shown::of(request.headers(), plane.key_header());
+        let host = identity::host(request.uri(), shown.host);
         let Some(route) = in_force.policy().route(host, request.method().as_str(), &path) else {
             return answer.fault(StatusCode::NOT_FOUND, "No route is for this request.");
         };
         record.route = Some(route.number());
-        if let Cow::Owned(path) = path {
-            let uri = respell(request.uri(), &path);
-            *request.uri_mut() = uri;
-        }
 
         let upstream = plane.upstream(route.upstream());
         if !route.is_free()
@@ -120,11 +117,11 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             return answer.overloaded(plane.upstream_source(route.upstream()), wait);
         }
 
-        let address = caller_address(connection.peer().ip(), &forwarded(request), plane.proxies());
+        let address = caller_address(connection.peer().ip(), &shown.forwarded, plane.proxies());
         record.address = Some(address);
-        self.warn_of_strangers(request, connection);
-        let asked = (&mut *request, held);
-        let caller = match authenticate::authenticate(self, plane, asked, (route, address)) {
+        self.warn_of_strangers(&shown, connection);
+        let (asked, from) = ((&shown, held, record.began), (route, address));
+        let caller = match authenticate::authenticate(self, plane, asked, from) {
             Ok(caller) => caller,
             Err(Denied::Unknown) => {
                 record.cause = Some(Cause::Unauthorized);
@@ -135,10 +132,11 @@ impl<K: Keys, R: Recorder> Law<K, R> {
                 return answer.too_many_failures(plane, wait, record.began);
             }
         };
+        drop(shown);
         record.know(&caller);
 
         let asked = self.metrics.is_sampled().then(|| gate.limiter().clock().now());
-        let passage = gate.pass(in_force, &caller, Work::on(route)).await;
+        let passage = gate.pass_at(in_force, (&caller, Work::on(route)), record.began).await;
         if let Some(asked) = asked {
             self.metrics.took(gate.limiter().clock().now() - asked);
         }
@@ -168,6 +166,11 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             }
             _ => upstream,
         };
+        if let Cow::Owned(path) = path {
+            let uri = respell(request.uri(), &path);
+            *request.uri_mut() = uri;
+        }
+        authenticate::strip_keys(request.headers_mut(), plane, route);
         let mut told = identity::tell(request, plane, (&caller, held.get()), record);
         let mark = degraded.and_then(|(name, _)| degraded_by(name));
         if let Some(mark) = &mark {
@@ -192,7 +195,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         self.metrics.answered(gate.limiter().clock().now() - sent);
         names::strip(response.headers_mut());
         let mut lines = HeadLines::with_capacity(USUAL_LINES);
-        lines.set(&names::X_REQUEST_ID, &record.request_id);
+        lines.set_text(&names::X_REQUEST_ID, record.request_id.as_str());
         response.body_mut().set_lines(limit_lines(lines, &charged.passage, mark.as_ref()));
         response
     }
@@ -223,7 +226,7 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
 
     fn refuse(&self, fault: Fault) -> Response<Body> {
         let id = self.request_ids.next();
-        Answer::plain(&id).fault(fault.status(), &capitalised(fault.detail()))
+        Answer::plain(id).fault(fault.status(), &capitalised(fault.detail()))
     }
 }
 
@@ -284,14 +287,6 @@ impl<K: Keys, R: Recorder> Drop for Told<'_, K, R> {
         let now = || self.law.shared.gate.limiter().clock().now();
         self.law.recorder.record(&self.record, (self.held.get(), self.plane), now);
     }
-}
-
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-
-/// The values of `X-Forwarded-For`, of which there is seldom more than one.
-fn forwarded<B>(request: &Request<B>) -> smallvec::SmallVec<[&[u8]; 2]> {
-    let values = request.headers().get_all(FORWARDED_FOR);
-    values.iter().map(HeaderValue::as_bytes).collect()
 }
 
 /// The same target with the one spelling of its path, which is what was matched.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http::{Method, Request, StatusCode, Uri};
 use smallvec::SmallVec;
 use tollgate_core::PolicyName;
 use tollgate_engine::Time;
@@ -11,6 +11,7 @@ use tollgate_gate::{Caller, Passage};
 
 use super::keys::FoundKey;
 use super::plane::Plane;
+use super::request_id::RequestId;
 
 /// Is told what became of each request of one worker.
 pub trait Recorder: 'static {
@@ -63,7 +64,7 @@ impl<R: Recorder> Recorder for Arc<R> {
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Its id.
-    pub request_id: HeaderValue,
+    pub request_id: RequestId,
     /// When it came.
     pub began: Time,
     /// The caller's address, once it is known.
@@ -142,7 +143,7 @@ impl From<&str> for Source {
 
 impl Record {
     pub(crate) fn new<B>(
-        request_id: HeaderValue,
+        request_id: RequestId,
         began: Time,
         request: &Request<B>,
         wants_details: bool,

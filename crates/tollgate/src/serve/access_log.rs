@@ -158,7 +158,7 @@ impl Recorder for AccessLog {
         };
         let line = Line {
             time: when(record.began),
-            id: record.request_id.to_str().unwrap_or_default(),
+            id: record.request_id.as_str(),
             address: record.address,
             method: method.as_str(),
             // Without the query, which may hold what nobody should read.

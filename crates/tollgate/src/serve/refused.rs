@@ -2,11 +2,10 @@
 //! remembered as they were gathered, and put into words when somebody asks. Most are never asked for.
 
 use std::collections::VecDeque;
-use std::fmt::Write;
 
 use parking_lot::Mutex;
 use tollgate_admin::{Moment, RefusalReason, RefusedRequest};
-use tollgate_engine::Time;
+use tollgate_engine::{PolicyName, Time};
 use tollgate_gateway::law::{Cause, FoundKey, Outcome, Plane, Record};
 
 /// How many of each kind a worker remembers at least between two handovers: the last ones.
@@ -15,7 +14,7 @@ const GATHERED: usize = 512;
 const REMEMBERED: usize = 8192;
 
 /// What is told of a refusal in words.
-const TEXTS: usize = 8;
+const TEXTS: usize = 7;
 
 /// Refusals that one worker gathered. Callers whom nobody knows are gathered for themselves: they cannot push others out.
 #[derive(Debug, Default)]
@@ -45,7 +44,8 @@ struct Refusal {
     status: u16,
     reason: RefusalReason,
     cost: u64,
-    /// Where each of its words ends: request id, tenant, user, key, plan, route, policy, source. What is empty is none.
+    policy: Option<PolicyName>,
+    /// Where each of its words ends: request id, tenant, user, key, plan, route, source. What is empty is none.
     ends: [usize; TEXTS],
 }
 
@@ -91,33 +91,28 @@ impl Half {
         reason: RefusalReason,
         (key, plane): (Option<&impl FoundKey>, &Plane),
     ) {
-        let policy = plane.in_force().policy();
+        let in_force = plane.in_force().policy();
         let texts = [
-            record.request_id.to_str().unwrap_or_default(),
-            record.tenant.map_or("", |number| policy.tenants().all()[number].id()),
+            record.request_id.as_str(),
+            record.tenant.map_or("", |number| in_force.tenants().all()[number].id()),
             key.and_then(FoundKey::user).unwrap_or_default(),
             key.map_or("", FoundKey::id),
-            record.plan.map_or("", |number| policy.plans()[number].name()),
-            record.route.map_or("", |number| policy.routes()[number].name()),
+            record.plan.map_or("", |number| in_force.plans()[number].name()),
+            record.route.map_or("", |number| in_force.routes()[number].name()),
         ];
         let mut ends = [0; TEXTS];
         for (end, text) in ends.iter_mut().zip(texts) {
             self.words.push_str(text);
             *end = self.words.len();
         }
-        let refused_by = match &record.outcome {
-            Outcome::Refused { policy, source } => Some((policy, source)),
-            _ => None,
+        let (policy, source) = match &record.outcome {
+            Outcome::Refused { policy, source } => (Some(*policy), source.as_str()),
+            _ => (None, ""),
         };
-        if let Some((policy, _)) = refused_by {
-            // Writing to a text cannot fail.
-            let _ = write!(self.words, "{policy}");
-        }
-        ends[TEXTS - 2] = self.words.len();
-        self.words.push_str(refused_by.map_or("", |(_, source)| source.as_str()));
+        self.words.push_str(source);
         ends[TEXTS - 1] = self.words.len();
         let (at, status, cost) = (record.began, record.status.as_u16(), record.cost);
-        self.refusals.push(Refusal { at, status, reason, cost, ends });
+        self.refusals.push(Refusal { at, status, reason, cost, policy, ends });
     }
 
     /// The latest with this id.
@@ -135,7 +130,7 @@ impl Half {
 impl Refusal {
     /// In words, of which its own begin at `from`.
     fn told(&self, words: &str, mut from: usize) -> RefusedRequest {
-        let [id, tenant, user, key, plan, route, policy, source] = self.ends.map(|end| {
+        let [id, tenant, user, key, plan, route, source] = self.ends.map(|end| {
             let text = &words[from..end];
             from = end;
             (!text.is_empty()).then(|| text.to_owned())
@@ -151,7 +146,7 @@ impl Refusal {
             key,
             plan,
             route,
-            policy,
+            policy: self.policy.map(|name| name.to_string()),
             source,
         }
     }
@@ -213,8 +208,9 @@ mod tests {
     fn add(last: &mut Last, number: usize) {
         let half = last.room();
         half.words.push_str(&id(number));
-        let (at, reason, end) = (Time::EPOCH, RefusalReason::Unauthorized, half.words.len());
-        half.refusals.push(Refusal { at, status: 401, reason, cost: 0, ends: [end; TEXTS] });
+        let (at, reason, ends) =
+            (Time::EPOCH, RefusalReason::Unauthorized, [half.words.len(); TEXTS]);
+        half.refusals.push(Refusal { at, status: 401, reason, cost: 0, policy: None, ends });
     }
 
     #[test]
