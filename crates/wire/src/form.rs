@@ -32,11 +32,11 @@ thread_local! {
 
 /// What of a limit is told to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Terms {
-    name: PolicyName,
-    limit: u64,
-    seconds: Option<u64>,
-    is_reported: bool,
+pub(crate) struct Terms {
+    pub(crate) name: PolicyName,
+    pub(crate) limit: u64,
+    pub(crate) seconds: Option<u64>,
+    pub(crate) is_reported: bool,
 }
 
 /// What of it only this response tells.

@@ -12,6 +12,7 @@ use http::HeaderName;
 use smallvec::SmallVec;
 use tollgate_core::PolicyName;
 
+use crate::form::Terms;
 use crate::head_lines::{HeadLines, trace};
 use crate::ink::{Figure, Ink};
 use crate::json;
@@ -28,15 +29,6 @@ const KEPT: usize = 32;
 
 thread_local! {
     static FORMS: [Cell<Option<Box<Form>>>; KEPT] = const { [const { Cell::new(None) }; KEPT] };
-}
-
-/// What of a limit is told to all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Terms {
-    name: PolicyName,
-    limit: u64,
-    seconds: Option<u64>,
-    is_reported: bool,
 }
 
 /// The places of figures: of the wait, and of each limit that is shown.
