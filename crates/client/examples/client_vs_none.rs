@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tollgate_client::{Ask, Pacer, Settings};
 use tollgate_gate::Gate;
 use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
-use tollgate_gateway::{Body, Connection, Forwarder, Gateway, Handler, RequestBody};
+use tollgate_gateway::{Body, Connection, Forwarder, Gateway, Handler, Received};
 use tollgate_policy::Sha256;
 use tollgate_policy::compile::Policy;
 use tollgate_policy::shapes::Server;
@@ -200,12 +200,7 @@ fn start<H: Handler>(
 struct Hello;
 
 impl Handler for Hello {
-    async fn handle(
-        &self,
-        _: &mut Request<RequestBody>,
-        _: &Connection,
-        _: &Forwarder,
-    ) -> Response<Body> {
+    async fn handle(&self, _: &mut Received, _: &Connection, _: &Forwarder) -> Response<Body> {
         Response::new(Body::from("hello\n"))
     }
 }

@@ -204,7 +204,7 @@ impl<C: Clock> Gate<C> {
 
     /// Adds a request's charges.
     #[inline]
-    fn charge<'f>(
+    pub(crate) fn charge<'f>(
         &self,
         passage: &mut Passage<'f>,
         in_force: &'f InForce,

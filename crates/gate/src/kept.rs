@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tollgate_engine::{Chain, Clock, Decision, Refusal, Standing, Strategy, Time, Verdict};
 
 use crate::elsewhere::{
@@ -25,7 +26,7 @@ use crate::passage::Passage;
 /// The places of a chain whose counters are kept elsewhere. Without any it costs nothing.
 #[derive(Default)]
 pub(crate) struct KeptPlaces<'f> {
-    pub(crate) all: Vec<KeptPlace<'f>>,
+    pub(crate) all: SmallVec<[KeptPlace<'f>; 2]>,
     /// What was charged together.
     together: Option<GiveBack>,
 }

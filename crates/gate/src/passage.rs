@@ -27,7 +27,8 @@ pub struct Passage<'f> {
 impl<'f> Passage<'f> {
     /// With no charges yet. They are added where it is, because it is large.
     #[inline]
-    pub(crate) fn undecided() -> Passage<'f> {
+    #[must_use]
+    pub fn undecided() -> Passage<'f> {
         Passage {
             chain: Chain::new(),
             limits: SmallVec::new(),

@@ -82,44 +82,49 @@ impl<C: Clock> Gate<C> {
         caller: &Caller<'f>,
         work: Work<'f>,
     ) -> Passage<'f> {
-        self.pass_at(in_force, (caller, work), self.limiter().clock().now()).await
+        let mut passage = Passage::undecided();
+        let now = self.limiter().clock().now();
+        self.pass_at(&mut passage, in_force, (caller, work), now).await;
+        passage
     }
 
-    /// [`pass`](Gate::pass) for whoever has read the clock already.
+    /// [`pass`](Gate::pass) for whoever has read the clock already, and a place for the passage, which is
+    /// [undecided](Passage::undecided): to return it is to copy it.
     pub async fn pass_at<'f>(
         &self,
+        passage: &mut Passage<'f>,
         in_force: &'f InForce,
         (caller, work): (&Caller<'f>, Work<'f>),
         now: Time,
-    ) -> Passage<'f> {
-        let mut passage = self.passage(in_force, caller, work);
-        let overtaken = self.waited_for(&passage);
+    ) {
+        self.charge(passage, in_force, (caller, work), |limit| limit.cost(work.cost()));
+        let overtaken = self.waited_for(passage);
         let mut waits_for = match overtaken {
             // Newcomers do not overtake; and whom a limit refuses that does not queue does not stand in the way of others.
             Some(place) => {
-                self.look_ahead(&mut passage);
+                self.look_ahead(passage);
                 if let Verdict::Refused { .. } = passage.verdict {
-                    return passage;
+                    return;
                 }
                 place
             }
             None => {
-                self.try_again(&mut passage, now).await;
+                self.try_again(passage, now).await;
                 match passage.verdict {
                     Verdict::Queued { by, .. } => by,
-                    _ => return passage,
+                    _ => return,
                 }
             }
         };
         let arrived = Instant::now();
         loop {
-            match self.stand_in_line(&mut passage, caller, waits_for, arrived).await {
-                Ok(()) => return passage,
+            match self.stand_in_line(passage, caller, waits_for, arrived).await {
+                Ok(()) => return,
                 Err(Moved::To(place)) => waits_for = place,
                 Err(Moved::Out(refusal)) => {
                     let limiter = self.limiter();
                     passage.verdict = limiter.refuse(&mut passage.chain, waits_for, refusal);
-                    return passage;
+                    return;
                 }
             }
         }

@@ -6,9 +6,9 @@ use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
 
-use http::{Request, Response};
+use http::Response;
 use tollgate_gateway::{
-    Body, Connection, Forwarder, Gateway, Handler, RequestBody, Settings, Trust, Upstream,
+    Body, Connection, Forwarder, Gateway, Handler, Received, Settings, Trust, Upstream,
 };
 use tollgate_policy::shapes::{self, Server, Workers};
 use tollgate_wire::HeadLines;
@@ -21,7 +21,7 @@ struct Bare(Arc<Upstream>);
 impl Handler for Bare {
     async fn handle(
         &self,
-        request: &mut Request<RequestBody>,
+        request: &mut Received,
         connection: &Connection,
         forwarder: &Forwarder,
     ) -> Response<Body> {

@@ -25,6 +25,8 @@ pub struct Body {
 
 enum Kind {
     Bytes(Bytes),
+    /// What stands behind the lines.
+    Behind,
     Upstream(Box<Answered>),
     /// Over HTTP/2: one of the above, or given up.
     Watched(Rc<Watched>),
@@ -44,11 +46,21 @@ impl Body {
         Body { kind, lines: HeadLines::default(), in_flight: None }
     }
 
-    /// Adds header lines to the head of the response that this is the body of.
-    #[must_use]
-    pub fn with_lines(mut self, lines: HeadLines) -> Body {
-        self.lines = lines;
-        self
+    /// The one that was written behind the lines of its head.
+    pub(crate) fn behind(lines: HeadLines) -> Body {
+        Body { kind: Kind::Behind, lines, in_flight: None }
+    }
+
+    /// The whole body, if it is behind the lines.
+    pub(crate) fn text(&self) -> Option<&[u8]> {
+        matches!(self.kind, Kind::Behind).then(|| self.lines.body())
+    }
+
+    /// Makes it stand alone.
+    fn detach(&mut self) {
+        if let Some(text) = self.text() {
+            self.kind = Kind::Bytes(Bytes::copy_from_slice(text));
+        }
     }
 
     pub(crate) fn lines(&self) -> &HeadLines {
@@ -56,10 +68,12 @@ impl Body {
     }
 
     pub(crate) fn take_lines(&mut self) -> HeadLines {
+        self.detach();
         std::mem::take(&mut self.lines)
     }
 
     pub(crate) fn set_lines(&mut self, lines: HeadLines) {
+        self.detach();
         self.lines = lines;
     }
 
@@ -102,7 +116,10 @@ impl HttpBody for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ForwardError>>> {
+        self.detach();
         match &mut self.kind {
+            // It was detached.
+            Kind::Behind => Poll::Ready(None),
             Kind::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Kind::Upstream(answered) => answered.poll_frame(cx).map(|frame| Some(frame?.map(own))),
@@ -113,6 +130,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Bytes(bytes) => bytes.is_empty(),
+            Kind::Behind => self.lines.body().is_empty(),
             Kind::Upstream(answered) => answered.is_end_stream(),
             Kind::Watched(watched) => watched.is_end_stream(),
         }
@@ -121,6 +139,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Behind => SizeHint::with_exact(self.lines.body().len() as u64),
             Kind::Upstream(answered) => answered.size_hint(),
             Kind::Watched(watched) => watched.size_hint(),
         }
@@ -139,6 +158,7 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Bytes(bytes) => write!(f, "Body({} bytes)", bytes.len()),
+            Kind::Behind => write!(f, "Body({} bytes)", self.lines.body().len()),
             Kind::Upstream(_) => f.write_str("Body(upstream)"),
             Kind::Watched(_) => f.write_str("Body(watched)"),
         }

@@ -9,6 +9,7 @@ use crate::body::{Answer, Body};
 use crate::connection::Connection;
 use crate::fault::{self, Fault};
 use crate::handler::Handler;
+use crate::received::Received;
 use crate::request_body::RequestBody;
 use crate::worker::{Phase, Worker};
 
@@ -33,7 +34,7 @@ impl<H: Handler> Entry<H> {
         let in_flight = self.connection.begin();
         let (parts, incoming) = request.into_parts();
         let (body, patience) = RequestBody::http2(incoming, &parts.headers, &self.worker);
-        let mut request = Request::from_parts(parts, body);
+        let mut request = Received::new(Request::from_parts(parts, body));
         let (mut response, _) = self.answer(&mut request).await;
         if let Some(patience) = patience {
             patience.answered();
@@ -45,11 +46,11 @@ impl<H: Handler> Entry<H> {
 
     /// What a request is answered with, and whether it is the last on its connection: said while it is still answered, that
     /// keeps a caller from sending its next request to nobody.
-    pub(crate) async fn answer(
-        &self,
-        request: &mut Request<RequestBody>,
-    ) -> (Response<Body>, bool) {
-        if let Err(fault) = fault::of_head(request, &self.worker.limits()) {
+    pub(crate) async fn answer(&self, request: &mut Received) -> (Response<Body>, bool) {
+        // What is noted of a head was found to be right.
+        if !request.is_noted()
+            && let Err(fault) = fault::of_head(request, &self.worker.limits())
+        {
             return (self.handler.refuse(fault), true);
         }
         self.connection.renew(&self.worker);

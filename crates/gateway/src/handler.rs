@@ -2,14 +2,14 @@
 
 use std::future::Future;
 
+use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Request, Response};
 
 use crate::body::Body;
 use crate::connection::Connection;
 use crate::fault::Fault;
 use crate::forward::Forwarder;
-use crate::request_body::RequestBody;
+use crate::received::Received;
 
 /// Decides every request of one worker: answers it, or hands it to the forwarder.
 ///
@@ -18,7 +18,7 @@ pub trait Handler: 'static {
     /// Answers one request, of which nobody needs what is left. The future is dropped where the caller hangs up.
     fn handle(
         &self,
-        request: &mut Request<RequestBody>,
+        request: &mut Received,
         connection: &Connection,
         forwarder: &Forwarder,
     ) -> impl Future<Output = Response<Body>>;

@@ -52,6 +52,8 @@ pub struct HeadLines {
     page: Page,
     /// A bit for each name, by [`trace`]: whether a name may be among them is mostly seen without a look at the lines.
     traces: u64,
+    /// Bytes at the end of the page that are the body of the response that the lines are of.
+    behind: usize,
 }
 
 /// The bit of a name. The names that the gateway sets share none with those that callers commonly send.
@@ -67,7 +69,7 @@ pub(crate) const fn trace(name: &str) -> u64 {
 impl HeadLines {
     /// None yet, with room for so many bytes.
     pub fn with_capacity(bytes: usize) -> HeadLines {
-        HeadLines { page: Page::with_capacity(bytes), traces: 0 }
+        HeadLines { page: Page::with_capacity(bytes), traces: 0, behind: 0 }
     }
 
     /// Adds a line.
@@ -95,6 +97,7 @@ impl HeadLines {
     /// Adds a line of what is known to be right: a name in lower case, a value without control characters.
     #[inline]
     fn line(&mut self, name: &str, write: impl FnOnce(&mut Page)) {
+        debug_assert!(self.behind == 0, "a body ends the lines");
         self.traces |= trace(name);
         self.page.text(name);
         self.page.text(": ");
@@ -104,11 +107,28 @@ impl HeadLines {
 
     /// The lines as they go over the wire.
     pub fn as_bytes(&self) -> &[u8] {
-        self.page.as_bytes()
+        let text = self.page.as_bytes();
+        &text[..text.len() - self.behind]
+    }
+
+    /// The body that was written behind them, if there is one.
+    #[inline]
+    pub fn body(&self) -> &[u8] {
+        let text = self.page.as_bytes();
+        &text[text.len() - self.behind..]
+    }
+
+    /// Adds several lines at once that leave these traces, and a body behind them.
+    pub(crate) fn end(&mut self, text: &[u8], traces: u64, body: usize) {
+        debug_assert!(self.behind == 0, "a body ends the lines");
+        self.page.bytes(text);
+        self.traces |= traces;
+        self.behind = body;
     }
 
     /// The text, and the traces of its names, for whoever adds several lines at once.
     pub(crate) fn parts(&mut self) -> (&mut Page, &mut u64) {
+        debug_assert!(self.behind == 0, "a body ends the lines");
         (&mut self.page, &mut self.traces)
     }
 

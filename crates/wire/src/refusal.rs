@@ -118,15 +118,19 @@ impl<'a> Refused<'a> {
         response
     }
 
-    /// The same as lines that go to the wire as they are, a status and a body.
-    pub fn http_lines(&self, lines: &mut HeadLines) -> (StatusCode, Bytes) {
+    /// The same as lines that go to the wire as they are, with the [body](HeadLines::body) behind them.
+    pub fn http_lines(&self, lines: &mut HeadLines) -> StatusCode {
         let by_form = match (&self.cause, self.wait()) {
             (Cause::Limit(report), Some(wait)) if self.shows_limits => {
                 refusal_form::write(self, (report, wait, self.request_id), lines)
             }
             _ => None,
         };
-        by_form.map_or_else(|| self.print(lines), |body| (StatusCode::TOO_MANY_REQUESTS, body))
+        by_form.unwrap_or_else(|| {
+            let (status, body) = self.print(lines);
+            lines.end(&body, 0, body.len());
+            status
+        })
     }
 
     fn print(&self, head: &mut impl Head) -> (StatusCode, Bytes) {

@@ -7,8 +7,7 @@
 
 use std::cell::Cell;
 
-use bytes::Bytes;
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 use smallvec::SmallVec;
 use tollgate_core::PolicyName;
 
@@ -22,7 +21,7 @@ use crate::names::{self, suffixed};
 use crate::page::Page;
 use crate::problem::JSON_PROBLEM_TEXT;
 use crate::refusal::{Refused, Wait, also_refused};
-use crate::report::{LARGEST, Report, ceil_secs};
+use crate::report::{LARGEST, Report, Shown, ceil_secs};
 
 /// Forms that a thread keeps. Which of them a refusal's is depends on its limits; one that is there already makes way.
 const KEPT: usize = 32;
@@ -44,8 +43,8 @@ const EACH: usize = 3;
 struct Told<'a> {
     report: &'a Report<'a>,
     reported: &'a Line<'a>,
-    terms: SmallVec<[Terms; 4]>,
-    figures: SmallVec<[u64; OF_LIMITS + 4 * EACH]>,
+    shown: Shown<'a>,
+    wait: Wait,
     request_id: &'a str,
 }
 
@@ -76,56 +75,62 @@ struct Form {
     traces: u64,
 }
 
-/// Adds the header lines of a refusal, and gives its body; `None`, and nothing, if it tells something that no form is made for.
+/// What a form that was kept is good for.
+#[derive(PartialEq, Eq)]
+enum Renewed {
+    Done,
+    /// It is of other limits, or figures have other numbers of digits.
+    Unlike,
+    /// No form tells this.
+    Never,
+}
+
+/// Adds the header lines of a refusal, and its body behind them; `None`, and nothing, if it tells something that no form is made for.
 pub(crate) fn write(
     refused: &Refused<'_>,
     (report, wait, request_id): (&Report<'_>, Wait, &str),
     lines: &mut HeadLines,
-) -> Option<Bytes> {
-    let told = Told::of((report, report.reported()?), wait, request_id)?;
+) -> Option<StatusCode> {
+    let reported = report.reported()?;
+    let told = Told { report, reported, shown: report.shown(), wait, request_id };
+    if !told.has_usual_id() {
+        return None;
+    }
     let mut write = |kept: &Cell<Option<Box<Form>>>| {
         let mut form = kept.take().unwrap_or_default();
-        if !form.is_of(&told) || !form.renew(&told) {
-            *form = Form::new(refused, &told, wait);
+        let renewed = form.renew(&told);
+        if renewed == Renewed::Unlike {
+            *form = Form::new(refused, &told)?;
         }
-        let (head, body) = form.page.as_bytes().split_at(form.body);
-        let (page, traces) = lines.parts();
-        page.bytes(head);
-        *traces |= form.traces;
-        let body = Bytes::copy_from_slice(body);
+        if renewed != Renewed::Never {
+            lines.end(form.page.as_bytes(), form.traces, form.page.end() - form.body);
+        }
         kept.set(Some(form));
-        body
+        (renewed != Renewed::Never).then_some(StatusCode::TOO_MANY_REQUESTS)
     };
     // A thread that ends has no forms any more.
-    FORMS.try_with(|forms| write(&forms[told.shelf()])).ok()
+    FORMS.try_with(|forms| write(&forms[told.shelf()])).ok().flatten()
 }
 
-impl<'a> Told<'a> {
-    fn of(
-        (report, reported): (&'a Report<'a>, &'a Line<'a>),
-        wait: Wait,
-        request_id: &'a str,
-    ) -> Option<Told<'a>> {
+impl Told<'_> {
+    fn has_usual_id(&self) -> bool {
         let is_usual = |byte: u8| (b' '..=b'~').contains(&byte);
-        let is_usual = request_id.bytes().fold(true, |all, byte| all & is_usual(byte));
-        if request_id.is_empty() || !is_usual || !json::is_plain(request_id) {
-            return None;
-        }
-        let (mut terms, mut figures) = (SmallVec::new(), SmallVec::new());
-        figures.extend([wait.secs, wait.millis]);
-        for line in report.shown().iter().flatten() {
-            let standing = line.standing();
-            let is_reported = std::ptr::eq(*line, reported);
-            let (left, reset) = (ceil_secs(standing.reset_after), report.reset_at(line));
-            // A structured field has no room for the largest, nor has a date for the latest.
-            if standing.remaining > LARGEST || left > LARGEST || moment::is_too_late(reset) {
-                return None;
-            }
-            let (name, limit, seconds) = (line.name(), standing.limit, line.window_seconds());
-            terms.push(Terms { name, limit, seconds, is_reported });
-            figures.extend([standing.remaining, left, reset]);
-        }
-        Some(Told { report, reported, terms, figures, request_id })
+        let is_usual = self.request_id.bytes().fold(true, |all, byte| all & is_usual(byte));
+        is_usual && !self.request_id.is_empty() && json::is_plain(self.request_id)
+    }
+
+    fn terms(&self, line: &Line<'_>) -> Terms {
+        let (name, limit, seconds) = (line.name(), line.standing().limit, line.window_seconds());
+        Terms { name, limit, seconds, is_reported: std::ptr::eq(line, self.reported) }
+    }
+
+    /// What a limit's figures are. A structured field has no room for the largest, nor has a date for the latest.
+    fn figures(&self, line: &Line<'_>) -> Option<[u64; EACH]> {
+        let standing = line.standing();
+        let (left, reset) = (ceil_secs(standing.reset_after), self.report.reset_at(line));
+        let is_usual =
+            standing.remaining <= LARGEST && left <= LARGEST && !moment::is_too_late(reset);
+        is_usual.then_some([standing.remaining, left, reset])
     }
 
     /// Where a thread keeps the form of these limits.
@@ -133,68 +138,102 @@ impl<'a> Told<'a> {
         let source = self.reported.shown_source().as_bytes();
         let end =
             source.last_chunk::<8>().map_or(source.len() as u64, |end| u64::from_le_bytes(*end));
-        let one = |terms: &Terms| {
-            let kind = (terms.name.span() as u64) << 1 | u64::from(terms.is_reported);
-            terms.limit.rotate_left(8).wrapping_add(kind)
+        let one = |line: &Line<'_>| {
+            let kind =
+                (line.name().span() as u64) << 1 | u64::from(std::ptr::eq(line, self.reported));
+            line.standing().limit.rotate_left(8).wrapping_add(kind)
         };
-        let all = self.terms.iter().fold(end, |sum, terms| sum.rotate_left(11) ^ one(terms));
+        let all = self.shown.iter().flatten();
+        let all = all.fold(end, |sum, line| sum.rotate_left(11) ^ one(line));
         // The high bits of a product depend on all bits (Knuth, volume 3, 6.4).
         (all.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % KEPT
     }
 }
 
 impl Form {
-    fn new(refused: &Refused<'_>, told: &Told<'_>, wait: Wait) -> Form {
-        let reported = told.terms.iter().position(|terms| terms.is_reported).unwrap_or(0);
+    fn new(refused: &Refused<'_>, told: &Told<'_>) -> Option<Form> {
         let mut form = Form {
-            terms: told.terms.clone(),
             source: told.reported.shown_source().into(),
             also_refused: also_refused(told.report).collect(),
-            reported: OF_LIMITS + reported * EACH,
             id_length: told.request_id.len(),
             ..Form::default()
         };
-        let figure = |value: &u64| Written { value: *value, ..Written::default() };
-        form.figures.extend(told.figures.iter().map(figure));
+        let figure = |value: u64| Written { value, ..Written::default() };
+        form.figures.extend([told.wait.secs, told.wait.millis].map(figure));
+        for line in told.shown.iter().flatten() {
+            let terms = told.terms(line);
+            if terms.is_reported {
+                form.reported = form.figures.len();
+            }
+            form.terms.push(terms);
+            form.figures.extend(told.figures(line)?.map(figure));
+        }
         form.write_head(told.request_id);
         form.body = form.page.end();
-        refused.body(&mut form, Some(wait));
-        form
+        refused.body(&mut form, Some(told.wait));
+        Some(form)
     }
 
-    /// Whether it tells of these limits, whatever their figures.
-    fn is_of(&self, told: &Told<'_>) -> bool {
-        self.terms == told.terms
-            && *self.source == *told.reported.shown_source()
+    /// Writes over what has changed. What it has written by the time it finds that it cannot go on is no harm: every figure
+    /// says what its places say.
+    fn renew(&mut self, told: &Told<'_>) -> Renewed {
+        // A new one has no figures.
+        let Some(secs) = self.figures.first().map(|secs| secs.value) else {
+            return Renewed::Unlike;
+        };
+        let is_of = *self.source == *told.reported.shown_source()
             && self.id_length == told.request_id.len()
             // One second is told in other words than several.
-            && (self.figures[SECS].value == 1) == (told.figures[SECS] == 1)
-            && also_refused(told.report).eq(self.also_refused.iter().copied())
-    }
-
-    /// Writes over what has changed; `false` if it takes another number of digits.
-    fn renew(&mut self, told: &Told<'_>) -> bool {
+            && (secs == 1) == (told.wait.secs == 1)
+            && also_refused(told.report).eq(self.also_refused.iter().copied());
+        if !is_of || !self.set(SECS, told.wait.secs) || !self.set(MILLIS, told.wait.millis) {
+            return Renewed::Unlike;
+        }
+        let mut first = OF_LIMITS;
+        for line in told.shown.iter().flatten() {
+            let Some(figures) = told.figures(line) else { return Renewed::Never };
+            let nth = (first - OF_LIMITS) / EACH;
+            if self.terms.get(nth).is_none_or(|terms| *terms != told.terms(line)) {
+                return Renewed::Unlike;
+            }
+            for (nth, value) in figures.into_iter().enumerate() {
+                if !self.set(first + nth, value) {
+                    return Renewed::Unlike;
+                }
+            }
+            first += EACH;
+        }
+        if first != self.figures.len() {
+            return Renewed::Unlike;
+        }
         let text = self.page.bytes_mut();
         for place in &self.ids {
             text[*place..][..self.id_length].copy_from_slice(told.request_id.as_bytes());
         }
-        for (nth, (figure, value)) in self.figures.iter_mut().zip(&told.figures).enumerate() {
-            if figure.value == *value {
-                continue;
-            }
-            let mut digits = itoa::Buffer::new();
-            let digits = digits.format(*value).as_bytes();
-            if digits.len() != figure.digits {
-                return false;
-            }
-            figure.value = *value;
-            for place in &figure.places {
-                text[*place..][..digits.len()].copy_from_slice(digits);
-            }
-            if nth == self.reported + RESET {
-                let Some(moment) = moment::text(*value) else { return false };
-                text[self.reset..][..moment.len()].copy_from_slice(&moment);
-            }
+        Renewed::Done
+    }
+
+    /// Writes a figure over the one that stands there; `false` if it takes another number of digits.
+    #[inline]
+    fn set(&mut self, nth: usize, value: u64) -> bool {
+        self.figures[nth].value == value || self.change(nth, value)
+    }
+
+    fn change(&mut self, nth: usize, value: u64) -> bool {
+        let (figure, text) = (&mut self.figures[nth], self.page.bytes_mut());
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(value).as_bytes();
+        let is_reset = nth == self.reported + RESET;
+        let moment = if is_reset { moment::text(value) } else { None };
+        if digits.len() != figure.digits || is_reset != moment.is_some() {
+            return false;
+        }
+        figure.value = value;
+        for place in &figure.places {
+            text[*place..][..digits.len()].copy_from_slice(digits);
+        }
+        if let Some(moment) = moment {
+            text[self.reset..][..moment.len()].copy_from_slice(&moment);
         }
         true
     }

@@ -3,11 +3,10 @@
 //! Two programs that read the same bytes must not see two different requests, so whatever is doubtful is refused:
 //! `httparse` refuses control characters, folded headers and spaces before a colon; here it is lengths and codings.
 
-use std::cell::Cell;
-
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use http::{Method, Request, Uri, Version};
 
@@ -15,14 +14,19 @@ use super::chunked::Chunked;
 use super::decoder::Decoder;
 use super::fields::{field_name, has_word, may_end, number};
 use crate::fault::Fault;
+use crate::received::Received;
 use crate::request_body::RequestBody;
 use crate::settings::Limits;
 
-/// A request's head, and what it means for the connection.
+/// A request's head, and what it means for the connection, which has one and reads each head into it.
 #[derive(Debug)]
 pub(super) struct Head {
     /// Its body is put in by whoever reads that.
-    pub(super) request: Request<RequestBody>,
+    pub(super) request: Received,
+    /// The bytes of it, where no body comes after them and they are few: the next head may be the same.
+    bytes: Bytes,
+    /// How often the settings had been changed by which it was found to be right.
+    changes: u32,
     pub(super) body: Decoder,
     /// The caller wants to go on with this connection.
     pub(super) is_kept: bool,
@@ -34,7 +38,7 @@ pub(super) struct Head {
 
 pub(super) enum Parsed {
     /// It is so long.
-    Whole(Box<Head>, usize),
+    Whole(usize),
     /// It goes on.
     Partial,
     Bad(Fault),
@@ -52,15 +56,78 @@ pub(super) fn may_be_whole(input: &[u8], seen: usize) -> bool {
     may_end(&input[seen.saturating_sub(2)..])
 }
 
+impl Head {
+    /// None has come yet.
+    pub(super) fn none() -> Box<Head> {
+        Box::new(Head {
+            request: Received::new(Request::new(RequestBody::empty())),
+            bytes: Bytes::new(),
+            changes: 0,
+            body: Decoder::NOTHING,
+            is_kept: false,
+            expects: false,
+            takes_trailers: false,
+            wants_switch: false,
+        })
+    }
+
+    /// Reads the head at the front of `input`, by settings that have been changed so often. One that is the same as the last
+    /// need not be parsed, unless somebody has changed what was made of it.
+    pub(super) fn read(&mut self, input: &Bytes, (limits, changes): (&Limits, u32)) -> Parsed {
+        let is_same =
+            !self.bytes.is_empty() && self.changes == changes && input.starts_with(&self.bytes);
+        if is_same && self.request.is_as_it_came() {
+            return Parsed::Whole(self.bytes.len());
+        }
+        let was_noted = is_same && self.request.is_noted();
+        let parsed = parse(input, limits, self);
+        if let Parsed::Whole(length) = parsed {
+            let has_nothing_behind = self.body.is_end() && !self.expects && !self.wants_switch;
+            let may_come_again = has_nothing_behind && length <= MOST_KEPT;
+            self.bytes = if may_come_again { input.slice(..length) } else { Bytes::new() };
+            self.changes = changes;
+            if may_come_again {
+                self.request.keep();
+                self.request.is_again(was_noted);
+            }
+        }
+        parsed
+    }
+
+    /// The request is over. What it has of others is let go; of a head that may come again what was made of it stays.
+    pub(super) fn leave(&mut self) {
+        if self.bytes.is_empty() || !self.request.is_as_it_came() {
+            let was_noted = self.request.is_noted();
+            empty(self.request.renew());
+            if !self.bytes.is_empty() {
+                self.request.is_again(was_noted);
+                self.request.is_to_be_parsed();
+            }
+        }
+    }
+}
+
+/// Makes room for another head.
+fn empty(request: &mut Request<RequestBody>) {
+    *request.body_mut() = RequestBody::empty();
+    *request.uri_mut() = Uri::default();
+    request.extensions_mut().clear();
+    if request.headers().capacity() <= MOST_ROOM {
+        request.headers_mut().clear();
+    } else {
+        *request.headers_mut() = HeaderMap::new();
+    }
+}
+
 /// Parses the head at the front of `input`.
-pub(super) fn parse(input: &Bytes, limits: &Limits) -> Parsed {
+fn parse(input: &Bytes, limits: &Limits, head: &mut Head) -> Parsed {
     let most = if limits.headers > 0 { limits.headers } else { 65_536 };
     if most <= USUAL_FIELDS {
         let mut fields = [const { std::mem::MaybeUninit::uninit() }; USUAL_FIELDS];
-        parse_into(input, limits, &mut fields[..most])
+        parse_into(input, limits, &mut fields[..most], head)
     } else {
         let mut fields = vec![std::mem::MaybeUninit::uninit(); most.min(input.len())];
-        parse_into(input, limits, &mut fields)
+        parse_into(input, limits, &mut fields, head)
     }
 }
 
@@ -68,6 +135,7 @@ fn parse_into<'b>(
     bytes: &'b Bytes,
     limits: &Limits,
     fields: &mut [std::mem::MaybeUninit<httparse::Header<'b>>],
+    head: &mut Head,
 ) -> Parsed {
     let mut request = httparse::Request::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
@@ -84,82 +152,53 @@ fn parse_into<'b>(
         Err(httparse::Error::TooManyHeaders) => return Parsed::Bad(Fault::ManyHeaders),
         Err(_) => return Parsed::Bad(Fault::Malformed),
     };
-    match head(bytes, &request) {
-        Ok(head) => Parsed::Whole(head, length),
+    match head.fill(bytes, &request) {
+        Ok(()) => Parsed::Whole(length),
         Err(fault) => Parsed::Bad(fault),
     }
 }
 
-fn head(bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<Box<Head>, Fault> {
-    let method = parsed.method.unwrap_or_default().as_bytes();
-    let target = bytes.slice_ref(parsed.path.unwrap_or_default().as_bytes());
-    let mut head = Head::spare();
-    let request = &mut head.request;
-    *request.method_mut() = Method::from_bytes(method).map_err(|_| Fault::Malformed)?;
-    *request.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| Fault::Target)?;
-    let is_1_1 = parsed.version == Some(1);
-    *request.version_mut() = if is_1_1 { Version::HTTP_11 } else { Version::HTTP_10 };
-    let mut meaning = Meaning { is_1_1, is_kept: is_1_1, ..Meaning::default() };
-    if parsed.headers.len() > MOST {
-        return Err(Fault::ManyHeaders);
-    }
-    let headers = request.headers_mut();
-    headers.try_reserve(parsed.headers.len() + ROOM).map_err(|_| Fault::ManyHeaders)?;
-    for field in parsed.headers.iter() {
-        let name = field_name(field.name).ok_or(Fault::Malformed)?;
-        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value))
-            .map_err(|_| Fault::Malformed)?;
-        if meaning.of(&name, &value)? {
-            headers.append(name, value);
-        }
-    }
-    let (body, is_kept) = meaning.body()?;
-    if meaning.is_chunked.is_some() && meaning.length.is_some() {
-        headers.remove(CONTENT_LENGTH);
-    }
-    head.body = body;
-    head.is_kept = is_kept;
-    head.expects = meaning.expects && is_1_1;
-    head.takes_trailers = meaning.takes_trailers;
-    head.wants_switch = meaning.wants_switch && is_1_1;
-    Ok(head)
-}
-
-thread_local! {
-    /// A head that is done with: the next one takes its place in memory, and that of its map.
-    static SPARE: Cell<Option<Box<Head>>> = const { Cell::new(None) };
-}
-
-/// A map with more room than this is not kept.
-const MOST_KEPT: usize = 64;
-
 impl Head {
-    /// One with nothing in it.
-    fn spare() -> Box<Head> {
-        SPARE.take().unwrap_or_else(|| {
-            Box::new(Head {
-                request: Request::new(RequestBody::empty()),
-                body: Decoder::NOTHING,
-                is_kept: false,
-                expects: false,
-                takes_trailers: false,
-                wants_switch: false,
-            })
-        })
-    }
-
-    /// Empties it for the next one.
-    pub(super) fn give_back(mut self: Box<Head>) {
-        let request = &mut self.request;
-        *request.body_mut() = RequestBody::empty();
-        *request.uri_mut() = Uri::default();
-        request.extensions_mut().clear();
-        request.headers_mut().clear();
-        if request.headers().capacity() <= MOST_KEPT {
-            SPARE.set(Some(self));
+    fn fill(&mut self, bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<(), Fault> {
+        let method = parsed.method.unwrap_or_default().as_bytes();
+        let target = bytes.slice_ref(parsed.path.unwrap_or_default().as_bytes());
+        let request = self.request.renew();
+        empty(request);
+        *request.method_mut() = Method::from_bytes(method).map_err(|_| Fault::Malformed)?;
+        *request.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| Fault::Target)?;
+        let is_1_1 = parsed.version == Some(1);
+        *request.version_mut() = if is_1_1 { Version::HTTP_11 } else { Version::HTTP_10 };
+        let mut meaning = Meaning { is_1_1, is_kept: is_1_1, ..Meaning::default() };
+        if parsed.headers.len() > MOST {
+            return Err(Fault::ManyHeaders);
         }
+        let headers = request.headers_mut();
+        headers.try_reserve(parsed.headers.len() + ROOM).map_err(|_| Fault::ManyHeaders)?;
+        for field in parsed.headers.iter() {
+            let name = field_name(field.name).ok_or(Fault::Malformed)?;
+            let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value))
+                .map_err(|_| Fault::Malformed)?;
+            if meaning.of(&name, &value)? {
+                headers.append(name, value);
+            }
+        }
+        let (body, is_kept) = meaning.body()?;
+        if meaning.is_chunked.is_some() && meaning.length.is_some() {
+            headers.remove(CONTENT_LENGTH);
+        }
+        self.body = body;
+        self.is_kept = is_kept;
+        self.expects = meaning.expects && is_1_1;
+        self.takes_trailers = meaning.takes_trailers;
+        self.wants_switch = meaning.wants_switch && is_1_1;
+        Ok(())
     }
 }
+
+/// A head of more bytes is not kept, to be compared with the next.
+const MOST_KEPT: usize = 4096;
+/// A map with more room than this is not kept.
+const MOST_ROOM: usize = 64;
 
 /// For headers that are added on the way.
 const ROOM: usize = 4;

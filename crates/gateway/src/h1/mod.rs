@@ -40,7 +40,8 @@ pub(crate) use wire::Wire;
 
 /// What comes next on a connection.
 enum Next {
-    Head(Box<Head>),
+    /// It is read.
+    Head,
     Fault(Fault),
     /// The caller is gone, or took too long.
     End,
@@ -50,9 +51,10 @@ enum Next {
 pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &Watch) {
     let worker = entry.worker();
     let mut wire = Owned::new(stream);
+    let mut head = Head::none();
     loop {
-        let mut head = match next(&wire, worker, watch).await {
-            Next::Head(head) => head,
+        match next((&wire, &mut head), worker, watch).await {
+            Next::Head => (),
             Next::Fault(fault) => {
                 let response = entry.refuse(fault);
                 let exchange = Exchange::last(Version::HTTP_11);
@@ -62,7 +64,7 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
                 return;
             }
             Next::End => return,
-        };
+        }
         watch.disarm();
         let mut exchange = Exchange {
             version: head.request.version(),
@@ -72,7 +74,7 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
         };
         let switch = head.wants_switch.then(|| Switch::offer(&mut head.request));
         wire.begin(&mut head, worker);
-        let Some((response, is_last)) = answer(&wire, entry, head).await else { return };
+        let Some((response, is_last)) = answer(&wire, entry, &mut head).await else { return };
         // Said with the answer, it keeps the caller from sending its next request to nobody.
         exchange.is_kept &= !is_last && (wire.is_shared() || wire.may_be_drained());
         let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -101,18 +103,18 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
 }
 
 /// Waits for a request's head. `watch` bounds the wait; once something of the head has come, another wait begins.
-async fn next(wire: &Wire, worker: &Worker, watch: &Watch) -> Next {
-    let limits = worker.limits();
+async fn next((wire, head): (&Wire, &mut Head), worker: &Worker, watch: &Watch) -> Next {
+    let (limits, changes) = (worker.limits(), worker.changes());
     let mut seen = 0;
     let mut is_reading = !wire.is_unheard();
     poll_fn(|cx| {
         loop {
             let mut io = wire.io();
             if head::may_be_whole(&io.input, seen) || io.input.len() > limits.largest_head() {
-                match head::parse(&io.input, &limits) {
-                    Parsed::Whole(head, length) => {
+                match head.read(&io.input, (&limits, changes)) {
+                    Parsed::Whole(length) => {
                         io.input.advance(length);
-                        return Poll::Ready(Next::Head(head));
+                        return Poll::Ready(Next::Head);
                     }
                     Parsed::Bad(fault) => return Poll::Ready(Next::Fault(fault)),
                     Parsed::Partial => (),
@@ -148,7 +150,7 @@ async fn next(wire: &Wire, worker: &Worker, watch: &Watch) -> Next {
 async fn answer<H: Handler>(
     wire: &Wire,
     entry: &Entry<H>,
-    mut head: Box<Head>,
+    head: &mut Head,
 ) -> Option<(http::Response<crate::Body>, bool)> {
     let answered = {
         let mut answer = pin!(entry.answer(&mut head.request));
@@ -158,6 +160,6 @@ async fn answer<H: Handler>(
         })
         .await
     };
-    head.give_back();
+    head.leave();
     answered
 }

@@ -67,7 +67,15 @@ pub(super) async fn respond(
         if io.output.capacity() == 0 {
             io.output = worker.take_buffer();
         }
-        write_head(&mut io.output, (&parts, &body), exchange, (&mut is_kept, worker))
+        let framing = write_head(&mut io.output, (&parts, &body), exchange, (&mut is_kept, worker));
+        match body.text() {
+            // It is at hand, and need not become a piece of its own.
+            Some(text) if framing == Framing::Length(text.len() as u64) => {
+                io.output.extend_from_slice(text);
+                Framing::Length(0)
+            }
+            _ => framing,
+        }
     };
     let takes_trailers = exchange.takes_trailers && framing == Framing::Chunked;
     let named = if takes_trailers { named_trailers(&parts.headers) } else { Vec::new() };

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use tollgate_core::{PolicyName, Refusal, Scope, Span, Standing};
 use tollgate_engine::Time;
 use tollgate_gate::{Lines, Passage};
-use tollgate_wire::{HeadLines, Line, Problem, Refused, Report, is_grpc};
+use tollgate_wire::{HeadLines, Line, Problem, Refused, Report};
 
 use super::plane::Plane;
 use super::request_id::RequestId;
 use crate::body::Body;
 
-/// Room for the headers of a refusal, in bytes.
-const USUAL_LINES: usize = 1024;
+/// Room for the headers of a refusal and its body, in bytes.
+const USUAL_LINES: usize = 2048;
 
 /// Answers one request.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn new<B>(request_id: RequestId, request: &Request<B>) -> Answer {
-        Answer { request_id, is_grpc: is_grpc(request.headers()) }
+    pub(crate) fn new(request_id: RequestId, is_grpc: bool) -> Answer {
+        Answer { request_id, is_grpc }
     }
 
     /// To a request of which nothing is known.
@@ -100,8 +100,8 @@ impl Answer {
             return self.finish(refused.grpc());
         }
         let mut lines = HeadLines::with_capacity(USUAL_LINES);
-        let (status, body) = refused.http_lines(&mut lines);
-        let mut response = Response::new(Body::from(body).with_lines(lines));
+        let status = refused.http_lines(&mut lines);
+        let mut response = Response::new(Body::behind(lines));
         *response.status_mut() = status;
         response
     }

@@ -34,13 +34,11 @@ pub(crate) enum Denied {
 pub(crate) fn authenticate<'k, K: Keys, R: Recorder>(
     law: &Law<K, R>,
     plane: &Plane,
-    (shown, held, now): (&Shown<'_>, &'k OnceCell<K::Found>, Time),
-    (route, address): (&RouteInForce, IpAddr),
+    (key, held, now): (Key, &'k OnceCell<K::Found>, Time),
+    address: IpAddr,
 ) -> Result<Caller<'k>, Denied> {
-    if !is_asked(plane, route) {
-        return Ok(anonymous(law, plane, address));
-    }
-    let digest = match key_of(shown, plane.key_header()) {
+    let digest = match key {
+        Key::NotAsked => return Ok(anonymous(law, plane, address)),
         Key::None if plane.auth().mode == AuthMode::Optional => {
             return Ok(anonymous(law, plane, address));
         }
@@ -102,7 +100,10 @@ fn is_asked(plane: &Plane, route: &RouteInForce) -> bool {
 }
 
 /// The key of a request.
-enum Key {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Key {
+    /// Nobody wants to see one.
+    NotAsked,
     None,
     Digest(Sha256),
     /// It looks like a key of ours and is none: nothing need be looked up.
@@ -110,7 +111,11 @@ enum Key {
 }
 
 /// The key that counts: the one in the header that keys are shown in, else a bearer's.
-fn key_of(shown: &Shown<'_>, key_header: &HeaderName) -> Key {
+pub(crate) fn key_of(shown: &Shown<'_>, plane: &Plane, route: &RouteInForce) -> Key {
+    if !is_asked(plane, route) {
+        return Key::NotAsked;
+    }
+    let key_header = plane.key_header();
     if let Some(first) = shown.key {
         return match bearer(first).filter(|_| *key_header == AUTHORIZATION) {
             _ if shown.has_more_keys => Key::Mistyped,

@@ -12,21 +12,20 @@ mod identity;
 mod keys;
 mod metrics;
 mod plane;
+mod reading;
 mod record;
 mod request_id;
 mod shared;
 mod shown;
 
-use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use http::{HeaderValue, Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Response, Uri};
 use tollgate_engine::Clock;
 use tollgate_gate::{Gate, Lines, Passage};
 use tollgate_policy::compile::Work;
-use tollgate_policy::routes::normalise;
-use tollgate_wire::{HeadLines, degraded_by, names};
+use tollgate_wire::{HeadLines, degraded_by, is_grpc, names};
 
 pub use keys::{FileKey, FileKeys, FoundKey, Keys};
 pub use metrics::Metrics;
@@ -36,17 +35,16 @@ pub use request_id::RequestId;
 pub use shared::Shared;
 
 use crate::body::Body;
-use crate::caller::caller_address;
 use crate::connection::Connection;
 use crate::fault::Fault;
 use crate::forward::Forwarder;
 use crate::handler::Handler;
-use crate::request_body::RequestBody;
+use crate::received::Received;
 use answer::Answer;
 use authenticate::Denied;
 use metrics::WorkerMetrics;
+use reading::Reading;
 use request_id::RequestIds;
-use shown::Shown;
 
 /// Decides the requests of one worker.
 #[derive(Debug)]
@@ -71,8 +69,8 @@ impl<K: Keys, R: Recorder> Law<K, R> {
     }
 
     /// Somebody whom nobody trusts says for whom it calls: once, because it may be a proxy that was forgotten.
-    fn warn_of_strangers(&self, shown: &Shown<'_>, connection: &Connection) {
-        if !shown.forwarded.is_empty() && !self.has_warned.get() && !connection.is_from_proxy() {
+    fn warn_of_strangers(&self, read: &Reading, connection: &Connection) {
+        if read.is_forwarded && !self.has_warned.get() && !connection.is_from_proxy() {
             self.has_warned.set(true);
             tracing::warn!(
                 peer = %connection.peer().ip(),
@@ -84,28 +82,21 @@ impl<K: Keys, R: Recorder> Law<K, R> {
     /// The law. It reads from top to bottom; whoever is turned away leaves where it is.
     async fn decide(
         &self,
-        request: &mut Request<RequestBody>,
+        request: &mut Received,
         (connection, forwarder): (&Connection, &Forwarder),
         plane: &Plane,
         (held, unseen, record): (&OnceCell<K::Found>, &Cell<bool>, &mut Record),
     ) -> Response<Body> {
         let (gate, in_force) = (&self.shared.gate, plane.in_force());
-        let answer = Answer::new(record.request_id, request);
 
-        let path = match request.uri().path() {
-            // Of the server as a whole, so of whoever has its root.
-            "*" => Ok(Cow::Borrowed("/")),
-            path => normalise(path),
+        let read = match Reading::of(request, plane, connection) {
+            Ok(read) => read,
+            Err((status, why)) => {
+                let answer = Answer::new(record.request_id, is_grpc(request.headers()));
+                return answer.fault(status, &why);
+            }
         };
-        let path = match path {
-            Ok(path) => path,
-            Err(bad) => return answer.fault(StatusCode::BAD_REQUEST, &bad.to_string()),
-        };
-        let shown = Shown::of(request.headers(), plane.key_header());
-        let host = identity::host(request.uri(), shown.host);
-        let Some(route) = in_force.policy().route(host, request.method().as_str(), &path) else {
-            return answer.fault(StatusCode::NOT_FOUND, "No route is for this request.");
-        };
+        let (answer, route) = (Answer::new(record.request_id, read.is_grpc), read.route(plane));
         record.route = Some(route.number());
 
         let upstream = plane.upstream(route.upstream());
@@ -117,11 +108,10 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             return answer.overloaded(plane.upstream_source(route.upstream()), wait);
         }
 
-        let address = caller_address(connection.peer().ip(), &shown.forwarded, plane.proxies());
-        record.address = Some(address);
-        self.warn_of_strangers(&shown, connection);
-        let (asked, from) = ((&shown, held, record.began), (route, address));
-        let caller = match authenticate::authenticate(self, plane, asked, from) {
+        record.address = Some(read.address);
+        self.warn_of_strangers(&read, connection);
+        let asked = (read.key, held, record.began);
+        let caller = match authenticate::authenticate(self, plane, asked, read.address) {
             Ok(caller) => caller,
             Err(Denied::Unknown) => {
                 record.cause = Some(Cause::Unauthorized);
@@ -132,11 +122,12 @@ impl<K: Keys, R: Recorder> Law<K, R> {
                 return answer.too_many_failures(plane, wait, record.began);
             }
         };
-        drop(shown);
         record.know(&caller);
 
         let asked = self.metrics.is_sampled().then(|| gate.limiter().clock().now());
-        let passage = gate.pass_at(in_force, (&caller, Work::on(route)), record.began).await;
+        let mut passage = Passage::undecided();
+        let work = (&caller, Work::on(route));
+        gate.pass_at(&mut passage, in_force, work, record.began).await;
         if let Some(asked) = asked {
             self.metrics.took(gate.limiter().clock().now() - asked);
         }
@@ -152,7 +143,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         }
 
         unseen.set(true);
-        let charged = Charged { gate, passage, unseen };
+        let charged = Charged { gate, passage: &mut passage, unseen };
         let degraded = charged.passage.degraded();
         let upstream = match degraded {
             Some((_, Some(number))) => {
@@ -166,7 +157,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             }
             _ => upstream,
         };
-        if let Cow::Owned(path) = path {
+        if let Some(path) = read.respelled(request) {
             let uri = respell(request.uri(), &path);
             *request.uri_mut() = uri;
         }
@@ -186,7 +177,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
                 let mut response = answer.fault(error.status(), &capitalised(&error.to_string()));
                 unseen.set(error.was_never_sent());
                 if !unseen.get() {
-                    let lines = limit_lines(HeadLines::default(), &charged.passage, mark.as_ref());
+                    let lines = limit_lines(HeadLines::default(), charged.passage, mark.as_ref());
                     response.body_mut().set_lines(lines);
                 }
                 return response;
@@ -196,7 +187,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         names::strip(response.headers_mut());
         let mut lines = HeadLines::with_capacity(USUAL_LINES);
         lines.set_text(&names::X_REQUEST_ID, record.request_id.as_str());
-        response.body_mut().set_lines(limit_lines(lines, &charged.passage, mark.as_ref()));
+        response.body_mut().set_lines(limit_lines(lines, charged.passage, mark.as_ref()));
         response
     }
 }
@@ -204,7 +195,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
 impl<K: Keys, R: Recorder> Handler for Law<K, R> {
     async fn handle(
         &self,
-        request: &mut Request<RequestBody>,
+        request: &mut Received,
         connection: &Connection,
         forwarder: &Forwarder,
     ) -> Response<Body> {
@@ -263,14 +254,14 @@ struct Told<'l, K: Keys, R: Recorder> {
 /// sent, or its caller hung up while somebody was still being called.
 struct Charged<'l, 'f> {
     gate: &'l Gate,
-    passage: Passage<'f>,
+    passage: &'l mut Passage<'f>,
     unseen: &'l Cell<bool>,
 }
 
 impl Drop for Charged<'_, '_> {
     fn drop(&mut self) {
         if self.unseen.get() {
-            self.gate.give_back(&mut self.passage);
+            self.gate.give_back(self.passage);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::{HeaderName, HeaderValue};
 use tollgate_engine::{Clock, Limit, LimitError, Rate, Rule};
@@ -18,6 +19,7 @@ use crate::upstream::Upstream;
 /// A policy in force with everything that its requests need, swapped whole.
 #[derive(Debug)]
 pub struct Plane {
+    number: PlaneNumber,
     in_force: Arc<InForce>,
     upstreams: Vec<InUse>,
     keys: FileKeys,
@@ -29,6 +31,17 @@ pub struct Plane {
     /// By the plan's number; the last is of callers without one.
     tiers: Vec<Tier>,
     endpoints: Vec<Endpoint>,
+}
+
+/// Which plane it is, of all that a process ever had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlaneNumber(u64);
+
+impl PlaneNumber {
+    fn next() -> PlaneNumber {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        PlaneNumber(LAST.fetch_add(1, Relaxed))
+    }
 }
 
 /// An upstream, and the shape it has in the policy.
@@ -97,6 +110,7 @@ impl ReadyPlane {
         let plans = policy.plans();
         let tiers = plans.iter().map(PlanInForce::name).chain(["none"]);
         Plane {
+            number: PlaneNumber::next(),
             upstreams,
             keys,
             key_header,
@@ -140,6 +154,10 @@ impl Plane {
             .unwrap_or(HeaderName::from_static("x-api-key"));
         let keys = FileKeys::of(&policy);
         Ok(ReadyPlane { policy, upstreams, keys, key_header, failures })
+    }
+
+    pub(crate) fn number(&self) -> PlaneNumber {
+        self.number
     }
 
     /// The policy in force.

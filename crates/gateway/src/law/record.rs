@@ -135,6 +135,12 @@ impl Source {
     }
 }
 
+impl AsRef<[u8]> for Source {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl From<&str> for Source {
     fn from(text: &str) -> Source {
         Source(SmallVec::from_slice(text.as_bytes()))

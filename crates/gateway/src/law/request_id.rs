@@ -6,7 +6,9 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 
 /// What tells one request from every other: 32 hexadecimal digits.
+// Aligned, so that what is asked for as text is seen to be one a word at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(align(16))]
 pub struct RequestId([u8; 32]);
 
 impl RequestId {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
+mod again;
 mod bounds;
 mod caller;
 mod claims;

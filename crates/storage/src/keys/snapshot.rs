@@ -90,7 +90,7 @@ impl<T> KeySnapshot<T> {
             let is_current = Choice::from(u8::from(now < ends_at));
             #[cfg(test)]
             tests::COMPARED.with(|compared| compared.set(compared.get() + 1));
-            if bool::from(digest.ct_eq(sha256.as_bytes()) & is_current) {
+            if bool::from(is_same(digest, sha256.as_bytes()) & is_current) {
                 return Some(FoundKey { shard, at });
             }
             // Of 2^39 pairs of keys in a million, one in 2^78 has the same place.
@@ -271,6 +271,14 @@ impl<T> fmt::Debug for KeyLoader<T> {
         let len: usize = self.shards.iter().map(Vec::len).sum();
         f.debug_struct("KeyLoader").field("len", &len).finish()
     }
+}
+
+/// Compares digests in the same time, whichever they are. By words: `subtle` looks at slices byte by byte, which takes eight times as long.
+fn is_same(one: &[u8; 32], other: &[u8; 32]) -> Choice {
+    let words = one.as_chunks().0.iter().zip(other.as_chunks().0);
+    words.fold(Choice::from(1), |same, (one, other)| {
+        same & u64::from_ne_bytes(*one).ct_eq(&u64::from_ne_bytes(*other))
+    })
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use std::io;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Response};
 use serde_json::{Map, Value, json};
 use tollgate_gateway::{
-    Body, Connection, Forwarder, Gateway, Handler, RequestBody, Running, Settings,
+    Body, Connection, Forwarder, Gateway, Handler, Received, Running, Settings,
 };
 use tollgate_policy::shapes::{Server, Workers};
 
@@ -15,7 +15,7 @@ struct Echo;
 impl Handler for Echo {
     async fn handle(
         &self,
-        request: &mut Request<RequestBody>,
+        request: &mut Received,
         _: &Connection,
         _: &Forwarder,
     ) -> Response<Body> {

@@ -34,7 +34,7 @@ struct Last {
 /// Some refusals. Their words stand one after another in one text, so that most cost no memory of their own.
 #[derive(Debug, Default)]
 struct Half {
-    words: String,
+    words: Vec<u8>,
     refusals: Vec<Refusal>,
 }
 
@@ -102,14 +102,14 @@ impl Half {
         ];
         let mut ends = [0; TEXTS];
         for (end, text) in ends.iter_mut().zip(texts) {
-            self.words.push_str(text);
+            self.words.extend_from_slice(text.as_bytes());
             *end = self.words.len();
         }
         let (policy, source) = match &record.outcome {
-            Outcome::Refused { policy, source } => (Some(*policy), source.as_str()),
-            _ => (None, ""),
+            Outcome::Refused { policy, source } => (Some(*policy), source.as_ref()),
+            _ => (None, &[][..]),
         };
-        self.words.push_str(source);
+        self.words.extend_from_slice(source);
         ends[TEXTS - 1] = self.words.len();
         let (at, status, cost) = (record.began, record.status.as_u16(), record.cost);
         self.refusals.push(Refusal { at, status, reason, cost, policy, ends });
@@ -122,18 +122,19 @@ impl Half {
             _ => self.refusals[number - 1].ends[TEXTS - 1],
         };
         let id = |number: &usize| &self.words[begins(*number)..self.refusals[*number].ends[0]];
-        let found = (0..self.refusals.len()).rev().find(|number| id(number) == request_id)?;
+        let is_it = |number: &usize| id(number) == request_id.as_bytes();
+        let found = (0..self.refusals.len()).rev().find(is_it)?;
         Some(self.refusals[found].told(&self.words, begins(found)))
     }
 }
 
 impl Refusal {
     /// In words, of which its own begin at `from`.
-    fn told(&self, words: &str, mut from: usize) -> RefusedRequest {
+    fn told(&self, words: &[u8], mut from: usize) -> RefusedRequest {
         let [id, tenant, user, key, plan, route, source] = self.ends.map(|end| {
             let text = &words[from..end];
             from = end;
-            (!text.is_empty()).then(|| text.to_owned())
+            (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
         });
         RefusedRequest {
             request_id: id.unwrap_or_default(),
@@ -207,7 +208,7 @@ mod tests {
 
     fn add(last: &mut Last, number: usize) {
         let half = last.room();
-        half.words.push_str(&id(number));
+        half.words.extend_from_slice(id(number).as_bytes());
         let (at, reason, ends) =
             (Time::EPOCH, RefusalReason::Unauthorized, [half.words.len(); TEXTS]);
         half.refusals.push(Refusal { at, status: 401, reason, cost: 0, policy: None, ends });

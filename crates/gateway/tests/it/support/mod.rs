@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use tollgate_gateway::{
-    Body, Certificates, Connection, Counts, ForwardCause, Forwarder, Gateway, Handler, RequestBody,
+    Body, Certificates, Connection, Counts, ForwardCause, Forwarder, Gateway, Handler, Received,
     Running, Settings, Trust, Upstream,
 };
 use tollgate_policy::shapes::{self, Server, Workers};
@@ -123,7 +123,7 @@ struct ForwardsAll {
 impl Handler for ForwardsAll {
     async fn handle(
         &self,
-        request: &mut Request<RequestBody>,
+        request: &mut Received,
         connection: &Connection,
         forwarder: &Forwarder,
     ) -> Response<Body> {
