@@ -47,6 +47,11 @@ impl Received {
         }
     }
 
+    /// Its body, which is no part of the head.
+    pub(crate) fn body_mut(&mut self) -> &mut RequestBody {
+        self.request.body_mut()
+    }
+
     /// Another head takes the place of the last one.
     pub(crate) fn renew(&mut self) -> &mut Request<RequestBody> {
         (self.is_noted, self.may_come_again, self.is_changed) = (false, false, false);

@@ -113,7 +113,7 @@ impl Shared {
                     if let Some(host) = host {
                         request.headers_mut().insert(HOST, host);
                     }
-                    *outbound.request = request;
+                    **outbound.request = request;
                 }
                 Err(Failed::new(error, may_repeat, !self.state.is_heard.get()))
             }

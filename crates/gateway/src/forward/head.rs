@@ -9,6 +9,7 @@ use http::{Request, Version};
 use tollgate_wire::{HeadLines, names};
 
 use crate::connection::Connection;
+use crate::received::Received;
 use crate::upstream::Origin;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -218,11 +219,7 @@ pub(crate) fn prepare<B>(request: &mut Request<B>, hops: Hops) {
 }
 
 /// Tells the upstream who called, and how. What somebody else than a trusted proxy says about it is dropped.
-pub(crate) fn forwarded<B>(
-    request: &mut Request<B>,
-    told: &mut HeadLines,
-    connection: &Connection,
-) {
+pub(crate) fn forwarded(request: &mut Received, told: &mut HeadLines, connection: &Connection) {
     let scheme = HeaderValue::from_static(if connection.is_tls() { "https" } else { "http" });
     if !connection.is_from_proxy() {
         told.set(&X_FORWARDED_FOR, connection.address());

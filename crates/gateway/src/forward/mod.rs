@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::{Request, Response};
+use http::{HeaderName, Response};
 use tollgate_wire::HeadLines;
 
 pub(crate) use answered::Answered;
@@ -26,7 +26,7 @@ pub(crate) use head::strip_untrailing;
 use crate::body::Body;
 use crate::connection::Connection;
 use crate::presence::Presence;
-use crate::request_body::RequestBody;
+use crate::received::Received;
 use crate::ticker::Ticker;
 use crate::upstream::Upstream;
 use link::{Link, Way};
@@ -67,25 +67,26 @@ impl Forwarder {
     pub async fn forward(
         &self,
         upstream: &Arc<Upstream>,
-        request: &mut Request<RequestBody>,
+        request: &mut Received,
         told: HeadLines,
         connection: &Connection,
     ) -> Result<Response<Body>, ForwardError> {
-        self.forward_noting(upstream, request, told, (connection, &Cell::new(true))).await
+        let unseen = Cell::new(true);
+        self.forward_noting(upstream, request, (told, None), (connection, &unseen)).await
     }
 
-    /// The same for whoever wants to know whether anybody can have seen the request, also when nobody waits for the end of it: then
+    /// The same without a header that is `hidden`, and for whoever wants to know whether anybody can have seen the request, also when nobody waits for the end of it: then
     /// `unseen` is no longer set.
     pub(crate) async fn forward_noting(
         &self,
         upstream: &Arc<Upstream>,
-        request: &mut Request<RequestBody>,
-        told: HeadLines,
+        request: &mut Received,
+        (told, hidden): (HeadLines, Option<&HeaderName>),
         (connection, unseen): (&Connection, &Cell<bool>),
     ) -> Result<Response<Body>, ForwardError> {
         let _pending = upstream.backpressure().enter();
         let local = self.local(upstream);
-        let mut outbound = Outbound::new(request, told, (connection, unseen));
+        let mut outbound = Outbound::new(request, (told, hidden), (connection, unseen));
         let needs_http2 = head::is_grpc(outbound.request);
         let picked = self.pick(&local, upstream).await?;
         if let Some(protocol) = outbound.wanted_upgrade() {

@@ -3,20 +3,23 @@
 use std::cell::Cell;
 
 use http::Request;
-use http::header::HeaderValue;
+use http::header::{HeaderName, HeaderValue};
 use tollgate_wire::HeadLines;
 
 use super::head::{self, Hops};
 use crate::connection::Connection;
+use crate::received::Received;
 use crate::request_body::RequestBody;
 
-/// What the caller sent, and what we say about it. It stays as it came until a response has begun, so that it can be
-/// sent again; what must be left out is left out in writing.
+/// What the caller sent, and what we say about it. It stays as it came, so that it can be sent again, and need not be parsed
+/// if it comes again; what must be left out is left out in writing.
 #[derive(Debug)]
 pub(crate) struct Outbound<'r> {
-    pub(crate) request: &'r mut Request<RequestBody>,
+    pub(crate) request: &'r mut Received,
     /// Lines that are added, and stand in the place of all that the caller sent under their names.
     pub(crate) told: HeadLines,
+    /// What of the caller's headers nobody else may see.
+    pub(crate) hidden: Option<&'r HeaderName>,
     pub(crate) hops: Hops,
     /// Set as long as nobody can have seen it.
     pub(crate) unseen: &'r Cell<bool>,
@@ -24,8 +27,8 @@ pub(crate) struct Outbound<'r> {
 
 impl<'r> Outbound<'r> {
     pub(crate) fn new(
-        request: &'r mut Request<RequestBody>,
-        mut told: HeadLines,
+        request: &'r mut Received,
+        (mut told, hidden): (HeadLines, Option<&'r HeaderName>),
         (connection, unseen): (&Connection, &'r Cell<bool>),
     ) -> Outbound<'r> {
         let mut hops = Hops::of(request.headers());
@@ -33,7 +36,7 @@ impl<'r> Outbound<'r> {
             hops = hops.without_claims();
         }
         head::forwarded(request, &mut told, connection);
-        Outbound { request, told, hops, unseen }
+        Outbound { request, told, hidden, hops, unseen }
     }
 
     /// The protocol that the caller asks to switch to.
@@ -43,7 +46,11 @@ impl<'r> Outbound<'r> {
 
     /// Takes the request out, its map made what the upstream shall see.
     pub(crate) fn take(&mut self) -> Request<RequestBody> {
-        let mut request = std::mem::replace(self.request, Request::new(RequestBody::empty()));
+        let empty = Request::new(RequestBody::empty());
+        let mut request = std::mem::replace(&mut **self.request, empty);
+        if let Some(hidden) = self.hidden {
+            request.headers_mut().remove(hidden);
+        }
         head::prepare(&mut request, self.hops);
         self.told.put(request.headers_mut());
         request

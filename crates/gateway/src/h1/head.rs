@@ -13,6 +13,7 @@ use http::{Method, Request, Uri, Version};
 use super::chunked::Chunked;
 use super::decoder::Decoder;
 use super::fields::{field_name, has_word, may_end, number};
+use super::spare_map::MOST_ROOM;
 use crate::fault::Fault;
 use crate::received::Received;
 use crate::request_body::RequestBody;
@@ -197,8 +198,6 @@ impl Head {
 
 /// A head of more bytes is not kept, to be compared with the next.
 const MOST_KEPT: usize = 4096;
-/// A map with more room than this is not kept.
-const MOST_ROOM: usize = 64;
 
 /// For headers that are added on the way.
 const ROOM: usize = 4;

@@ -16,6 +16,7 @@ mod head;
 mod io;
 mod owned;
 mod respond;
+pub(crate) mod spare_map;
 mod wire;
 
 use std::future::poll_fn;

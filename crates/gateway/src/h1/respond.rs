@@ -15,6 +15,7 @@ use hyper::ext::ReasonPhrase;
 use super::chunked::{write_end, write_size};
 use super::fields::{has_word, write_line};
 use super::io::Io;
+use super::spare_map;
 use super::wire::Wire;
 use crate::body::Body;
 use crate::ticker::Watch;
@@ -79,6 +80,7 @@ pub(super) async fn respond(
     };
     let takes_trailers = exchange.takes_trailers && framing == Framing::Chunked;
     let named = if takes_trailers { named_trailers(&parts.headers) } else { Vec::new() };
+    spare_map::give_back(parts.headers);
     let is_over = framing == Framing::None || framing == Framing::Length(0);
     let mut writer =
         Writer { body, framing, named, large: Bytes::new(), is_over, deaf_since: None };

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use tollgate_engine::Time;
 use tollgate_gate::{Caller, Holder};
 use tollgate_policy::compile::{ANONYMOUS, RouteInForce};
@@ -20,6 +20,7 @@ use super::keys::{FoundKey, Keys};
 use super::plane::Plane;
 use super::record::Recorder;
 use super::shown::{Shown, bearer, is_ours, our_bearer};
+use crate::received::Received;
 
 /// A caller who is not let in.
 #[derive(Debug)]
@@ -130,23 +131,29 @@ pub(crate) fn key_of(shown: &Shown<'_>, plane: &Plane, route: &RouteInForce) -> 
     }
 }
 
-/// Takes every key out of a request's headers, the one that counts and any other: none is ever forwarded.
-pub(crate) fn strip_keys(headers: &mut HeaderMap, plane: &Plane, route: &RouteInForce) {
+/// Takes every key out of a request's headers, the one that counts and any other: none is ever forwarded. Most have them in a
+/// header that nobody else is to see, and stay as they came.
+pub(crate) fn strip_keys<'p>(
+    request: &mut Received,
+    plane: &'p Plane,
+    route: &RouteInForce,
+) -> Option<&'p HeaderName> {
     let name = plane.key_header();
-    if is_asked(plane, route) {
-        headers.remove(name);
-    } else {
+    let is_hidden = is_asked(plane, route);
+    if !is_hidden {
         // Where no key is asked for the header is the upstream's, unless it holds a key of ours.
-        remove_ours(headers, name, |value| is_ours(value.as_bytes()));
+        remove_ours(request, name, |value| is_ours(value.as_bytes()));
     }
-    remove_ours(headers, &AUTHORIZATION, |value| our_bearer(value).is_some());
+    remove_ours(request, &AUTHORIZATION, |value| our_bearer(value).is_some());
+    is_hidden.then_some(name)
 }
 
 /// Removes the values of a header that are ours, and leaves the others.
-fn remove_ours(headers: &mut HeaderMap, name: &HeaderName, is_ours: impl Fn(&HeaderValue) -> bool) {
-    if !headers.get_all(name).iter().any(&is_ours) {
+fn remove_ours(request: &mut Received, name: &HeaderName, is_ours: impl Fn(&HeaderValue) -> bool) {
+    if !request.headers().get_all(name).iter().any(&is_ours) {
         return;
     }
+    let headers = request.headers_mut();
     let all = headers.get_all(name).iter();
     let others: Vec<HeaderValue> = all.filter(|value| !is_ours(value)).cloned().collect();
     headers.remove(name);

@@ -1,13 +1,14 @@
 //! What a request says about itself, and what the upstream is told about its caller.
 
+use http::Uri;
 use http::header::{HeaderName, HeaderValue};
-use http::{HeaderMap, Request, Uri};
 use tollgate_gate::Caller;
 use tollgate_wire::{HeadLines, names};
 
 use super::keys::FoundKey;
 use super::plane::Plane;
 use super::record::Record;
+use crate::received::Received;
 
 const TENANT: HeaderName = HeaderName::from_static("x-tollgate-tenant");
 const USER: HeaderName = HeaderName::from_static("x-tollgate-user");
@@ -28,13 +29,13 @@ pub(crate) fn host<'r>(uri: &'r Uri, header: Option<&'r HeaderValue>) -> &'r str
 }
 
 /// What the upstream is told of who called. What the caller itself said under these names is removed.
-pub(crate) fn tell<B, F: FoundKey>(
-    request: &mut Request<B>,
+pub(crate) fn tell<F: FoundKey>(
+    request: &mut Received,
     plane: &Plane,
     (caller, key): (&Caller<'_>, Option<&F>),
     record: &Record,
 ) -> HeadLines {
-    strip(request.headers_mut());
+    strip(request);
     let mut told = HeadLines::with_capacity(ROOM);
     let client = caller.client();
     told.set(&TENANT, plane.tenant_value(client.tenant()));
@@ -52,13 +53,14 @@ pub(crate) fn tell<B, F: FoundKey>(
 const ROOM: usize = 384;
 
 /// Removes what only the gateway may say. Most requests have none of it, so that is seen first.
-fn strip(headers: &mut HeaderMap) {
+fn strip(request: &mut Received) {
     let is_ours = |name: &HeaderName| {
         let name = name.as_str();
         name.starts_with("x-")
             && (name.starts_with("x-tollgate-") || *name == *names::X_RATELIMIT_DEGRADED.as_str())
     };
-    if headers.keys().any(is_ours) {
+    if request.headers().keys().any(is_ours) {
+        let headers = request.headers_mut();
         let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
         for name in found {
             headers.remove(name);

@@ -161,7 +161,7 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             let uri = respell(request.uri(), &path);
             *request.uri_mut() = uri;
         }
-        authenticate::strip_keys(request.headers_mut(), plane, route);
+        let hidden = authenticate::strip_keys(request, plane, route);
         let mut told = identity::tell(request, plane, (&caller, held.get()), record);
         let mark = degraded.and_then(|(name, _)| degraded_by(name));
         if let Some(mark) = &mark {
@@ -169,7 +169,8 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         }
 
         let sent = gate.limiter().clock().now();
-        let forwarded = forwarder.forward_noting(upstream, request, told, (connection, unseen));
+        let (said, noted) = ((told, hidden), (connection, unseen));
+        let forwarded = forwarder.forward_noting(upstream, request, said, noted);
         let mut response = match forwarded.await {
             Ok(response) => response,
             Err(error) => {

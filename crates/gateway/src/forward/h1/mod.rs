@@ -219,7 +219,7 @@ impl Busy {
             }
             self.is_heard = true;
             let is_to_head = *outbound.request.method() == Method::HEAD;
-            let found = self.reader.read(came, is_to_head, outbound.request.headers_mut());
+            let found = self.reader.read(came, is_to_head);
             let bad = |error| ForwardError::sent(ForwardCause::BadResponse).with(error);
             if let Some(found) = found.map_err(bad)? {
                 return Poll::Ready(Ok(found));

@@ -12,7 +12,7 @@ use crate::upstream::Origin;
 
 /// Writes the head and says how the body follows.
 pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound<'_>, origin: &Origin) -> Framing {
-    let Outbound { request, told, hops, .. } = outbound;
+    let Outbound { request, told, hidden, hops, .. } = outbound;
     let (uri, headers) = (request.uri(), request.headers());
     out.extend_from_slice(request.method().as_str().as_bytes());
     out.push(b' ');
@@ -46,6 +46,7 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound<'_>, origin: &Origin)
             }
             _ => hops.has(name),
         };
+        let is_left_out = is_left_out || hidden.is_some_and(|hidden| hidden == name);
         if !is_left_out && !told.has(name) && (named.is_empty() || !named.contains(name)) {
             write_line(out, text, value.as_bytes());
         }

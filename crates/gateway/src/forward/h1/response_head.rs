@@ -15,6 +15,7 @@ use crate::forward::head;
 use crate::h1::chunked::Chunked;
 use crate::h1::decoder::Decoder;
 use crate::h1::fields::{append, may_end, number};
+use crate::h1::spare_map;
 
 const MOST_HEADERS: usize = 100;
 
@@ -86,7 +87,6 @@ impl HeadReader {
         &mut self,
         came: Bytes,
         is_to_head: bool,
-        spare: &mut HeaderMap,
     ) -> Result<Option<(Head, Bytes)>, BadHead> {
         let mut bytes = came;
         if !self.part.is_empty() {
@@ -98,7 +98,7 @@ impl HeadReader {
             bytes = Bytes::from(std::mem::take(&mut self.part));
         }
         while !bytes.is_empty() {
-            match parse(&bytes, is_to_head, spare)? {
+            match parse(&bytes, is_to_head)? {
                 Parsed::Interim(size) => bytes.advance(size),
                 Parsed::Final(head) => {
                     bytes.advance(head.size);
@@ -114,9 +114,8 @@ impl HeadReader {
     }
 }
 
-/// Reads the head that `bytes` begin with. Its headers go into a map that somebody no longer needs, for the room it has;
-/// their values are slices of `bytes`.
-fn parse(bytes: &Bytes, is_to_head: bool, spare: &mut HeaderMap) -> Result<Parsed, BadHead> {
+/// Reads the head that `bytes` begin with, of which its headers' values are slices.
+fn parse(bytes: &Bytes, is_to_head: bool) -> Result<Parsed, BadHead> {
     let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
@@ -134,8 +133,7 @@ fn parse(bytes: &Bytes, is_to_head: bool, spare: &mut HeaderMap) -> Result<Parse
         return Ok(Parsed::Interim(size));
     }
     let version = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
-    let mut headers = std::mem::take(spare);
-    headers.clear();
+    let mut headers = spare_map::take();
     let mut about = About::default();
     for field in parsed.headers.iter() {
         if about.is_kept_back(field)? {

@@ -14,6 +14,7 @@ use crate::forward::head::Hops;
 use crate::forward::outbound::Outbound;
 use crate::h1::chunked::{AFTER_DATA, Chunked, write_end, write_size};
 use crate::h1::decoder::{BadBody, Decoded, Decoder};
+use crate::received::Received;
 use crate::request_body::RequestBody;
 use crate::upstream::Upstream;
 
@@ -24,10 +25,7 @@ fn head(bytes: &[u8], sizes: &[usize]) -> Result<Option<(Head, Bytes)>, BadHead>
     while !rest.is_empty() {
         let (piece, later) = rest.split_at(sizes.next().unwrap_or(usize::MAX).clamp(1, rest.len()));
         rest = later;
-        let mut spare = HeaderMap::new();
-        if let Some((head, after)) =
-            reader.read(Bytes::copy_from_slice(piece), false, &mut spare)?
-        {
+        if let Some((head, after)) = reader.read(Bytes::copy_from_slice(piece), false)? {
             return Ok(Some((head, Bytes::from([&after, rest].concat()))));
         }
     }
@@ -275,14 +273,15 @@ fn a_request_head_is_what_the_caller_sent_without_what_is_not_the_upstreams() {
         for (name, value) in *headers {
             request = request.header(*name, *value);
         }
-        let mut request = request.body(RequestBody::empty()).unwrap();
+        let request = request.body(RequestBody::empty()).unwrap();
         let hops = Hops::of(request.headers());
         let mut told = HeadLines::default();
         told.set_text(&http::HeaderName::from_static("x-told"), "truth");
         let has_length = headers.iter().any(|(name, _)| *name == "content-length");
         let length = if has_length { "content-length: 0\r\n" } else { "" };
         let unseen = &Cell::new(true);
-        let outbound = Outbound { request: &mut request, told, hops, unseen };
+        let mut request = Received::new(request);
+        let outbound = Outbound { request: &mut request, told, hidden: None, hops, unseen };
         let mut out = Vec::new();
         let framing = request_head::write(&mut out, &outbound, &upstream.origins()[0]);
         assert_eq!(framing, Framing::Done);
