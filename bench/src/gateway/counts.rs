@@ -8,7 +8,7 @@ use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
 use tollgate_gateway::{Gateway, Settings};
 use tollgate_policy::compile::Policy;
 
-use super::load::{Answered, Load};
+use super::load::{Answered, Asks, Load};
 use super::proxies::{Backend, Case, Kind, Proxy, free_port, ours_config};
 use crate::allocations;
 use crate::report::Report;
@@ -30,7 +30,7 @@ pub fn run(report: &mut Report) -> Result<(), String> {
 fn syscalls(kind: Kind) -> Result<f64, String> {
     let backend = Backend::start()?;
     let proxy = Proxy::start(kind, Case::Forward, &backend)?;
-    let load = Load { connections: 64, seconds: 2, answered: Answered::Well };
+    let load = Load { connections: 64, seconds: 2, answered: Answered::Well, asks: Asks::Same };
     load.on(&proxy)?;
     let strace = Command::new("strace")
         .args(["-f", "-c", "-p", &proxy.pid().to_string()])
@@ -64,7 +64,7 @@ fn allocations_a_request() -> Result<f64, String> {
     let running = gateway
         .start(move || Law::new(&Arc::clone(&shared), ()))
         .map_err(|error| error.to_string())?;
-    let load = Load { connections: 64, seconds: 2, answered: Answered::Well };
+    let load = Load { connections: 64, seconds: 2, answered: Answered::Well, asks: Asks::Same };
     load.at(port)?;
     let before = allocations::count();
     let requests = load.at(port)?.requests;

@@ -2,14 +2,33 @@
 
 use std::process::Command;
 
-use super::proxies::{KEY, Proxy};
+use super::proxies::{KEY, Proxy, written};
 
 #[derive(Clone, Copy)]
 pub struct Load {
     pub connections: u32,
     pub seconds: u32,
     pub answered: Answered,
+    pub asks: Asks,
 }
+
+/// What a connection asks for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Asks {
+    /// The same again and again, as callers do that poll, or do not take no for an answer.
+    #[default]
+    Same,
+    /// Something else each time, so that nothing is gained by remembering a request.
+    Varied,
+}
+
+/// A path of its own for each request.
+const VARIED: &str = "local n = 0
+request = function()
+  n = n + 1
+  return wrk.format('GET', '/bench/' .. n)
+end
+";
 
 /// How every request must be answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,11 +56,16 @@ impl Load {
 
     /// Loads whoever listens at a port; what that costs it is not known.
     pub fn at(self, port: u16) -> Result<Cost, String> {
+        let script = match self.asks {
+            Asks::Same => Vec::new(),
+            Asks::Varied => vec!["-s".to_owned(), written("varied.lua", VARIED)?],
+        };
         let output = Command::new("taskset")
             .args(["-c", "1", "wrk", "--latency", "-t1"])
             .arg(format!("-c{}", self.connections))
             .arg(format!("-d{}s", self.seconds))
             .args(["-H", &format!("x-api-key: {KEY}")])
+            .args(script)
             .arg(format!("http://127.0.0.1:{port}/bench"))
             .output()
             .map_err(|error| format!("wrk did not start: {error}"))?;

@@ -11,7 +11,7 @@ pub mod proxies;
 
 use crate::measure::median;
 use crate::report::Report;
-use load::{Answered, Cost, Load};
+use load::{Answered, Asks, Cost, Load};
 use proxies::{Backend, Case, Kind, Proxy};
 
 const ROUNDS: usize = 9;
@@ -20,10 +20,12 @@ const CONNECTIONS: u32 = 64;
 
 pub fn run(report: &mut Report, wanted: &[String]) {
     type Bench = fn(&mut Report) -> Result<(), String>;
-    let all: [(&str, Bench); 6] = [
-        ("forward", |report| compare(report, "forward", Case::Forward, Answered::Well)),
-        ("refuse", |report| compare(report, "refuse", Case::Refuse, Answered::Refused)),
-        ("bare", |report| compare(report, "forward_bare", Case::Bare, Answered::Well)),
+    let all: [(&str, Bench); 8] = [
+        ("forward", |report| compare(report, "forward", (Case::Forward, Asks::Same))),
+        ("refuse", |report| compare(report, "refuse", (Case::Refuse, Asks::Same))),
+        ("varied", |report| compare(report, "forward_varied", (Case::Forward, Asks::Varied))),
+        ("refuse_varied", |report| compare(report, "refuse_varied", (Case::Refuse, Asks::Varied))),
+        ("bare", |report| compare(report, "forward_bare", (Case::Bare, Asks::Same))),
         ("counts", counts::run),
         ("idle", memory::idle),
         ("stream", memory::stream),
@@ -38,14 +40,15 @@ pub fn run(report: &mut Report, wanted: &[String]) {
 }
 
 /// Ours and both peers in turns.
-fn compare(report: &mut Report, name: &str, case: Case, answered: Answered) -> Result<(), String> {
+fn compare(report: &mut Report, name: &str, (case, asks): (Case, Asks)) -> Result<(), String> {
+    let answered = if case == Case::Refuse { Answered::Refused } else { Answered::Well };
     let backend = Backend::start()?;
     let proxies = [
         Proxy::start(Kind::Ours, case, &backend)?,
         Proxy::start(Kind::Nginx, case, &backend)?,
         Proxy::start(Kind::Haproxy, case, &backend)?,
     ];
-    let load = Load { connections: CONNECTIONS, seconds: 1, answered };
+    let load = Load { connections: CONNECTIONS, seconds: 1, answered, asks };
     for proxy in &proxies {
         load.on(proxy)?;
     }

@@ -250,7 +250,7 @@ fn folder() -> PathBuf {
     std::env::temp_dir().join(format!("tollgate-bench-{}", std::process::id()))
 }
 
-fn written(name: &str, text: &str) -> Result<String, String> {
+pub fn written(name: &str, text: &str) -> Result<String, String> {
     let path = folder().join(name);
     fs::create_dir_all(folder())
         .and_then(|()| fs::write(&path, text))

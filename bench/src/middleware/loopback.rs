@@ -2,7 +2,7 @@
 
 use super::Rounds;
 use super::services::Side;
-use crate::gateway::load::{Answered, Load};
+use crate::gateway::load::{Answered, Asks, Load};
 use crate::gateway::proxies::{Proxy, free_port};
 use crate::report::Report;
 
@@ -22,7 +22,7 @@ pub fn run(report: &mut Report) -> Result<(), String> {
         ];
         servers.push(Proxy::program(&words, port)?);
     }
-    let load = Load { connections: 32, seconds: 1, answered: Answered::Well };
+    let load = Load { connections: 32, seconds: 1, answered: Answered::Well, asks: Asks::Same };
     for server in &servers {
         load.on(server)?;
     }

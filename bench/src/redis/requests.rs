@@ -5,7 +5,7 @@
 
 use super::node;
 use super::server::Server;
-use crate::gateway::load::{Answered, Cost, Load};
+use crate::gateway::load::{Answered, Asks, Cost, Load};
 use crate::gateway::proxies::{Backend, Proxy};
 use crate::measure::median;
 use crate::report::Report;
@@ -26,7 +26,7 @@ fn compare(report: &mut Report) -> Result<(), String> {
     let start =
         |mode: &str| node::gateway((mode, &limits(mode)), folder.path(), (&server, backend.port));
     let gateways: Vec<Proxy> = MODES.into_iter().map(start).collect::<Result<_, _>>()?;
-    let load = Load { connections: 64, seconds: 2, answered: Answered::Well };
+    let load = Load { connections: 64, seconds: 2, answered: Answered::Well, asks: Asks::Same };
     // Slices grow with what is spent.
     for gateway in &gateways {
         load.on(gateway)?;
