@@ -150,12 +150,12 @@ impl Held {
         &self,
         figures: &Figures,
         cost: u64,
-        trust: Duration,
+        trust: impl FnOnce() -> Duration,
     ) -> Option<Decision> {
         if !self.is_refused.load(Relaxed) {
             return None;
         }
-        let foreseen = self.refusal(figures, cost).filter(|(_, age)| *age < trust);
+        let foreseen = self.refusal(figures, cost).filter(|(_, age)| *age < trust());
         if foreseen.is_none() {
             self.is_refused.store(false, Relaxed);
         }

@@ -91,7 +91,7 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
     #[inline]
     fn foresee(&self, asked: &Asked<'_>) -> Option<Decision> {
         let held = &asked.counter.get::<Leased>()?.held;
-        let foreseen = held.foresee(&self.0.figures, asked.cost, self.trust());
+        let foreseen = held.foresee(&self.0.figures, asked.cost, || self.trust());
         // While Redis cannot be asked the fallback decides.
         foreseen.filter(|_| self.0.shared.strict.is_up())
     }
