@@ -1,6 +1,9 @@
 //! Who is counted, in words: the names of counters in Redis and in explanations.
 
+use std::fmt::Write;
 use std::net::{IpAddr, Ipv6Addr};
+
+use sha2::{Digest, Sha256};
 
 use crate::compile::{Counted, PlacedLimit, Policy};
 
@@ -59,6 +62,8 @@ impl Policy {
     }
 
     /// The same without what all begin with, which may be another in another file: `<scope>:<limit>/<identifier>:<window>`.
+    ///
+    /// No two counters have one name. Names are kept beside balances that outlive the process, so they never change either.
     pub fn counter_name(&self, limit: &PlacedLimit, caller: &Caller<'_>) -> String {
         let mut key = String::new();
         escape(&mut key, limit.counter());
@@ -73,7 +78,7 @@ impl Policy {
             (Counted::User, Holder::User(user)) => {
                 escape(&mut key, caller.tenant);
                 key.push('/');
-                escape(&mut key, user);
+                push_user(&mut key, user, limit.counter());
             }
             (Counted::User, Holder::Key(id)) => {
                 escape(&mut key, caller.tenant);
@@ -102,14 +107,44 @@ fn push_address(key: &mut String, address: Option<IpAddr>) {
     }
 }
 
-/// Braces would choose the slot of a cluster, and so would let a caller put all its counters on one node.
-fn escape(key: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            '{' => key.push_str("%7B"),
-            '}' => key.push_str("%7D"),
-            '%' => key.push_str("%25"),
-            other => key.push(other),
+/// The longest user that is written as it is. Those of a file and of the API are no longer; a program that embeds the gate may take
+/// them from anywhere, and what a caller sends must not become a name of megabytes.
+const LONGEST_USER: usize = 128;
+
+/// A name is read from its first `/` on where the limit has none, and a user may have as many as it likes. Routes do have some: of
+/// their limits it is read from its end, so there a user has no `/` and no `:`. Otherwise `b/c` of tenant `acme` under `/v1` would be `c`
+/// of tenant `b` under `/v1/acme`.
+fn push_user(key: &mut String, user: &str, counter: &str) {
+    if user.len() > LONGEST_USER {
+        // No escaped text has a `%s`, so nobody can be called what another's hash is.
+        key.push_str("%sha256-");
+        for byte in &Sha256::digest(user)[..16] {
+            let _ = write!(key, "{byte:02x}");
         }
+        return;
+    }
+    if !counter.contains('/') {
+        return escape(key, user);
+    }
+    for character in user.chars() {
+        match character {
+            '/' => key.push_str("%2F"),
+            ':' => key.push_str("%3A"),
+            other => escape_one(key, other),
+        }
+    }
+}
+
+fn escape(key: &mut String, text: &str) {
+    text.chars().for_each(|character| escape_one(key, character));
+}
+
+/// Braces would choose the slot of a cluster, and so would let a caller put all its counters on one node.
+fn escape_one(key: &mut String, character: char) {
+    match character {
+        '{' => key.push_str("%7B"),
+        '}' => key.push_str("%7D"),
+        '%' => key.push_str("%25"),
+        other => key.push(other),
     }
 }

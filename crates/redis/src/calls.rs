@@ -32,7 +32,8 @@ const BATCH: usize = 128;
 /// Pipelines on their way at once: one that the server works on, and others it need not wait for.
 const ON_THE_WAY: usize = 4;
 
-/// The most calls that wait. At 100,000 a second it is as many as are answered in `timeout_ms`.
+/// The most calls that wait. At 100,000 a second that is 160 ms of work, three times what a call may take by default: more would wait for
+/// nothing.
 const WAITING: usize = 16_384;
 
 /// The first pause before connecting anew, and the longest; each is drawn between half of it and all.

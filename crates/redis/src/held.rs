@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tollgate_engine::{Decision, Standing, Time};
+use tollgate_engine::{Decision, Refusal, Standing, Time};
 
 use crate::Figures;
 use crate::answer::{Left, refusal, standing};
@@ -24,15 +25,25 @@ pub(crate) struct Held {
     pub(crate) asking: tokio::sync::Mutex<()>,
     /// Somebody asks in the background already.
     pub(crate) is_asking: AtomicBool,
-    refused: Mutex<Option<Refused>>,
+    told: Mutex<Option<Told>>,
+    /// What was told last was not enough for somebody: else requests need not look at it.
+    is_refused: AtomicBool,
 }
 
-/// The last answer that was not enough for whoever asked.
-#[derive(Clone, Copy, Debug)]
-struct Refused {
-    cost: u64,
+/// What Redis said last.
+#[derive(Debug)]
+struct Told {
     grant: Grant,
+    figures: Arc<Figures>,
     arrived: Instant,
+    /// What whoever asked did not get.
+    refused: Option<u64>,
+}
+
+impl Told {
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.arrived)
+    }
 }
 
 impl Held {
@@ -43,7 +54,8 @@ impl Held {
             figures: Mutex::new(Arc::clone(figures)),
             asking: tokio::sync::Mutex::new(()),
             is_asking: AtomicBool::new(false),
-            refused: Mutex::new(None),
+            told: Mutex::new(None),
+            is_refused: AtomicBool::new(false),
         }
     }
 
@@ -109,8 +121,69 @@ impl Held {
             let left = of_both(figures, grant.left, slice.left(now));
             return Decision { refusal: None, standing: standing(figures, left, grant.at) };
         }
-        *self.refused.lock() = Some(Refused { cost, grant, arrived: now });
-        refused(figures, cost, (grant, slice.left(now)))
+        let ours = slice.left(now);
+        drop(slice);
+        if let Some(told) = &mut *self.told.lock() {
+            told.refused = Some(cost);
+        }
+        self.is_refused.store(true, Relaxed);
+        refused(figures, cost, (grant, ours))
+    }
+
+    /// Redis has said where the counter stands, under these figures.
+    pub(crate) fn hear(&self, grant: Grant, figures: &Arc<Figures>) {
+        let (figures, arrived) = (Arc::clone(figures), Instant::now());
+        *self.told.lock() = Some(Told { grant, figures, arrived, refused: None });
+    }
+
+    /// What was told is no longer so.
+    pub(crate) fn forget(&self) {
+        *self.told.lock() = None;
+        self.is_refused.store(false, Relaxed);
+    }
+
+    /// What `cost` would be answered, if somebody was refused lately and this would be too by what Redis said then. What others
+    /// have returned or made new since is not known here, so Redis' word is believed for `trust` only: for so long at
+    /// most somebody is refused whom it would admit.
+    #[inline]
+    pub(crate) fn foresee(
+        &self,
+        figures: &Figures,
+        cost: u64,
+        trust: impl FnOnce() -> Duration,
+    ) -> Option<Decision> {
+        if !self.is_refused.load(Relaxed) {
+            return None;
+        }
+        let foreseen = self.refusal(figures, cost).filter(|(_, age)| *age < trust());
+        if foreseen.is_none() {
+            self.is_refused.store(false, Relaxed);
+        }
+        foreseen.map(|(decision, _)| decision)
+    }
+
+    /// The refusal of `cost` that follows from what Redis said last and what is held here, and how long ago that was: together they
+    /// are too little, and time has not brought the rest since.
+    #[cold]
+    pub(crate) fn refusal(&self, figures: &Figures, cost: u64) -> Option<(Decision, Duration)> {
+        let (ours, now) = (self.left(), Instant::now());
+        let told = self.told.lock();
+        let told = told.as_ref().filter(|told| *told.figures == *figures)?;
+        let left = of_both(figures, told.grant.left, ours);
+        if standing(figures, left, told.grant.at).remaining >= cost {
+            return None;
+        }
+        let age = told.age(now);
+        let Decision { refusal, mut standing } = refused(figures, cost, (told.grant, ours));
+        standing.reset_after = standing.reset_after.saturating_sub(age);
+        let refusal = match refusal? {
+            Refusal::Wait(nanos) => {
+                let past = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+                Refusal::Wait(nanos.checked_sub(past).filter(|rest| *rest > 0)?)
+            }
+            Refusal::Never => Refusal::Never,
+        };
+        Some((Decision { refusal: Some(refusal), standing }, age))
     }
 
     /// What somebody who waits since then would be answered, if another one's answer says it already.
@@ -120,9 +193,11 @@ impl Held {
         figures: &Figures,
         cost: u64,
     ) -> Option<Decision> {
-        let last = (*self.refused.lock())?;
-        let is_ours = last.arrived >= since && last.cost <= cost;
-        is_ours.then(|| refused(figures, cost, (last.grant, self.left())))
+        let ours = self.left();
+        let told = self.told.lock();
+        let told = told.as_ref()?;
+        let is_ours = told.arrived >= since && told.refused.is_some_and(|least| least <= cost);
+        is_ours.then(|| refused(figures, cost, (told.grant, ours)))
     }
 }
 

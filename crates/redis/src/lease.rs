@@ -109,7 +109,7 @@ impl Leases {
 
     /// Asks for more in the background, unless somebody does.
     #[cold]
-    fn ask_ahead(&self, held: &Arc<Held>, figures: &Arc<Figures>, now: Option<Time>) {
+    pub(crate) fn ask_ahead(&self, held: &Arc<Held>, figures: &Arc<Figures>, now: Option<Time>) {
         if self.0.strict.is_up() && !held.is_asking.swap(true, Relaxed) {
             let (leases, held, figures) = (self.clone(), Arc::clone(held), Arc::clone(figures));
             self.0.strict.runtime().spawn(async move {
@@ -277,6 +277,8 @@ impl Leases {
         if let Some(begun) = begun {
             slice.asked_since(begun, (grant.lives, whole.reset_after));
         }
+        drop(slice);
+        held.hear(grant, figures);
         Ok(grant)
     }
 }

@@ -2,8 +2,8 @@
 -- Arguments after the first two: the channel to tell others on, the most answers that are remembered, how many entries of the
 -- log are kept, then the lists as JSON. In them everything but an operation's name is text, because numbers of JSON are doubles here.
 --
--- The answer is JSON: for each list `{"keys": rows, "versions": texts, "first": …, "last": …}`, where the latter two are
--- its places in the log, or `{"error": [what, …]}`.
+-- The answer is JSON: for each list `{"keys": rows, "versions": texts, "first": …, "last": …, "before": …}`, where the latter three are
+-- its places in the log and who made the change before them, or `{"error": [what, …]}`.
 local channel, most_answers, log_length = ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local keys_of, objects_of, answers = base .. 'keys', base .. 'objects:', base .. 'answers'
 
@@ -179,7 +179,7 @@ local function attempt(list)
       over = over - 1000
     end
   end
-  local last
+  local before, last = #log > 0 and made_by(call('HGET', meta, 'changes')) or nil, nil
   for _, what in ipairs(log) do
     last = call('HINCRBY', meta, 'changes', 1)
     call('XADD', base .. 'changes', 'MAXLEN', '~', log_length, whole(last) .. '-0', 'what', what, 'by', ARGV[1] .. ' ' .. ARGV[2])
@@ -187,7 +187,7 @@ local function attempt(list)
   return {
     keys = #told_rows > 0 and told_rows or nil,
     versions = #told_versions > 0 and told_versions or nil,
-    first = last and whole(last - #log + 1), last = last and whole(last),
+    first = last and whole(last - #log + 1), last = last and whole(last), before = before,
   }
 end
 

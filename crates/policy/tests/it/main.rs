@@ -10,6 +10,7 @@ mod compiled_faults;
 mod examples;
 mod faults;
 mod judge;
+mod names;
 mod places;
 mod rendering;
 mod routes;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_engine::{Clock, Decision, Identity};
 use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, Waiting, Whose};
@@ -10,6 +11,9 @@ use super::fallback::{BY_SHARE, Outage, Owing};
 use super::{Shared, Terms};
 use crate::Leases;
 use crate::held::Held;
+
+/// `Retry-After` is a second or more.
+const MOST_TRUST: Duration = Duration::from_secs(1);
 
 /// Keeps the leased counters of one limit.
 pub(super) struct LeaseKeeper<C>(pub(super) Arc<Terms<C>>);
@@ -51,6 +55,12 @@ impl Leased {
 }
 
 impl<C: Clock + 'static> LeaseKeeper<C> {
+    /// For how long a refusal by Redis is believed: τ, as long as a hybrid counter goes without its word, and no longer than anybody is
+    /// told to wait at least.
+    fn trust(&self) -> Duration {
+        (self.0.shared.hybrid.staleness() / 2).min(MOST_TRUST)
+    }
+
     fn fall_back(&self, asked: &Asked<'_>, leased: &Leased) -> Answered {
         let owing = || Owing::Leased(asked.counter.clone());
         let of = (&leased.outage, leased.identity);
@@ -76,8 +86,31 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
         Ok(Counter::new(held.unwrap_or_else(|()| Arc::new(make()))))
     }
 
+    /// A counter that is used up is asked for now and then and not by every request: each would charge the rest of its chain for a round
+    /// trip only to give it back.
+    #[inline]
+    fn foresee(&self, asked: &Asked<'_>) -> Option<Decision> {
+        let held = &asked.counter.get::<Leased>()?.held;
+        let foreseen = held.foresee(&self.0.figures, asked.cost, || self.trust());
+        // While Redis cannot be asked the fallback decides.
+        foreseen.filter(|_| self.0.shared.strict.is_up())
+    }
+
+    /// Who is refused already is told the longest wait that is known of. What was returned or made new elsewhere meanwhile would make
+    /// that too long, so where it is old it is asked for in the background, for whoever comes next.
     fn know(&self, asked: &Asked<'_>) -> Option<Decision> {
-        Some(asked.counter.get::<Leased>()?.held.known(&self.0.figures))
+        let held = &asked.counter.get::<Leased>()?.held;
+        let Terms { shared, figures, .. } = &*self.0;
+        if !shared.strict.is_up() {
+            return Some(held.known(figures));
+        }
+        let Some((refused, age)) = held.refusal(figures, asked.cost) else {
+            return Some(held.known(figures));
+        };
+        if age >= self.trust() {
+            shared.leases.ask_ahead(held, figures, None);
+        }
+        Some(refused)
     }
 
     #[inline]
@@ -137,15 +170,15 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             let shared = &self.0.shared;
             // What is held was granted of the counter that is forgotten.
             let _ = shared.leases.give_up(&leased.held).await;
-            shared.strict.reset(leased.held.key()).await.is_ok()
+            let is_new = shared.strict.reset(leased.held.key()).await.is_ok();
+            leased.held.forget();
+            is_new
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tollgate_engine::{FakeClock, Limiter, Time};
     use tollgate_gate::elsewhere::Elsewhere;
     use tollgate_policy::compile::{PlacedLimit, Policy};

@@ -16,6 +16,7 @@ mod groups;
 mod hybrid;
 mod keepers;
 mod killed;
+mod leased_refusals;
 mod leases;
 mod newcomers;
 mod paced;

@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
 use tokio::time::Instant;
-use tollgate_core::{Scope, Span};
 use tollgate_engine::{FakeClock, Limit, Limiter, Rate, Rule, Time};
 use tollgate_redis::driven::{Account, Driven, Held, Told};
-use tollgate_redis::{Charge, CounterKey, Figures};
+use tollgate_redis::{Charge, Figures};
 
 use crate::servers::{Brand, Server, on_both};
 
@@ -283,16 +282,13 @@ fn a_counter_takes_a_few_hundred_bytes(brand: Brand) {
     };
     let limit = Limit::token_bucket(Rate::per_second(100)).burst(1000).build().unwrap();
     let figures = Figures::of(&limit).unwrap();
-    let name = CounterKey {
-        prefix: "tollgate",
-        scope: Scope::User,
-        limit: "plan-pro",
-        span: Span::Second,
-    };
     let before = memory();
     for part in 0..COUNTERS / 1000 {
-        let keys: Vec<String> =
-            (0..1000).map(|nth| name.of(&format!("acme/user-{:06}", part * 1000 + nth))).collect();
+        let name = |nth| {
+            let user = part * 1000 + nth;
+            format!("tollgate:ratelimit:user:plan:pro/acme/{user:06}:second")
+        };
+        let keys: Vec<String> = (0..1000).map(name).collect();
         let calls =
             keys.iter().map(|key| driven.take(&[Charge::new(key, &figures)], (BEGIN + 1) * 1000));
         run(&mut connection, calls.collect());

@@ -48,6 +48,8 @@ impl Place {
 pub(super) struct Feed {
     plain: Arc<Plain>,
     names: Names,
+    /// What this node is called beside its changes.
+    writer: String,
     state: Mutex<State>,
     /// Something was said.
     pub(super) news: Notify,
@@ -59,16 +61,29 @@ struct State {
     place: Place,
     /// Where the log was when all keys were last read.
     loaded: Place,
+    /// This node's last call that was told from the log.
+    own: String,
+}
+
+/// What a node has made in one call, or in a part of it.
+pub(super) struct Own<'a> {
+    /// Its first and last place in the log.
+    pub(super) places: (i64, i64),
+    /// Who made the change before.
+    pub(super) before: &'a str,
+    /// Which call made it.
+    pub(super) by: &'a str,
+    pub(super) keys: &'a [StoredKey],
 }
 
 impl Feed {
     pub(super) fn new(
-        plain: Arc<Plain>,
-        names: Names,
+        (plain, names): (Arc<Plain>, Names),
+        writer: String,
         (watchers, place): (Watchers, Place),
     ) -> Feed {
-        let state = State { watchers, loaded: place.clone(), place };
-        Feed { plain, names, state: Mutex::new(state), news: Notify::new() }
+        let state = State { watchers, loaded: place.clone(), place, own: String::new() };
+        Feed { plain, names, writer, state: Mutex::new(state), news: Notify::new() }
     }
 
     /// Follows the log for ever.
@@ -96,13 +111,20 @@ impl Feed {
 
     /// Tells what this node itself has changed, unless the log got there first: then it was told, as it is now. Whatever is before
     /// it in the log is told later, as it is then.
-    pub(super) async fn committed(&self, (first, last): (i64, i64), by: &str, keys: &[StoredKey]) {
+    pub(super) async fn committed(&self, Own { places, before, by, keys }: Own<'_>) {
+        let (first, last) = places;
         let mut state = self.state.lock().await;
-        if state.place.at >= last {
+        let is_passed = state.place.at >= last;
+        if is_passed && state.own == by {
             return;
         }
         keys.iter().for_each(&state.watchers.keys);
-        if state.place.at + 1 == first {
+        if is_passed {
+            // The log was longer before than it is: a failover has lost its end. Or everything was read at once, and
+            // what another made of these keys after us was told. Either way all of it is read again.
+            state.place.epoch.clear();
+            self.news.notify_one();
+        } else if state.place.at + 1 == first && state.place.by == before {
             state.place.at = last;
             by.clone_into(&mut state.place.by);
         }
@@ -164,6 +186,9 @@ impl Feed {
                     Changed::Object => *has_objects = true,
                     // Somebody has been at it by hand: what is known of the key stays.
                     Changed::Unreadable => (),
+                }
+                if by.split(' ').next() == Some(&self.writer) {
+                    state.own.clone_from(&by);
                 }
                 (state.place.at, state.place.by) = (at, by);
             }

@@ -111,13 +111,15 @@ impl InRedis {
         }
         // Requests wait for quotas: they have a connection that nothing else holds up.
         let for_quotas = Arc::new(Plain::new(plain.settings().clone()));
-        let feed = Feed::new(Arc::clone(&plain), names.clone(), (self.watchers, place));
+        let writer = random()?;
+        let shared = (Arc::clone(&plain), names.clone());
+        let feed = Feed::new(shared, writer.clone(), (self.watchers, place));
         Ok(Running {
             feed: Arc::new(feed),
             quotas: Quotas { plain: for_quotas, names: names.clone(), timeout },
             plain,
             names,
-            writer: random()?,
+            writer,
         })
     }
 }

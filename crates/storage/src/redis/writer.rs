@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
 use tollgate_redis::{Lua, Plain};
 
-use super::feed::Feed;
+use super::feed::{Feed, Own};
 use super::names::Names;
 use super::scripts::{COMMIT, TIDY, USAGE};
 use super::values::{damaged, moment, number, text};
@@ -162,8 +162,8 @@ impl Writer {
             Ok(made) => {
                 for ((reply, _permit), made) in all.into_iter().zip(made) {
                     let made = made.committed();
-                    if let Ok((committed, Some((first, last)))) = &made {
-                        self.feed.committed((*first, *last), &by, &committed.keys).await;
+                    if let Ok((Committed { keys, .. }, Some((places, before)))) = &made {
+                        self.feed.committed(Own { places: *places, before, by: &by, keys }).await;
                     }
                     reply.send(made.map(|(committed, _)| committed));
                 }
@@ -267,8 +267,12 @@ struct Made {
     versions: Vec<String>,
     first: Option<String>,
     last: Option<String>,
+    before: Option<String>,
     error: Option<Vec<String>>,
 }
+
+/// Its first and last place, and who made the change before.
+type Logged = ((i64, i64), String);
 
 #[derive(Deserialize)]
 struct AllMade {
@@ -281,8 +285,8 @@ fn read_made(value: &Value) -> Result<Vec<Made>, StoreError> {
 }
 
 impl Made {
-    /// What was committed, and its places in the log.
-    fn committed(self) -> Result<(Committed, Option<(i64, i64)>), StoreError> {
+    /// What was committed, and where in the log.
+    fn committed(self) -> Result<(Committed, Option<Logged>), StoreError> {
         if let Some(error) = self.error {
             return Err(fault(&error));
         }
@@ -290,7 +294,8 @@ impl Made {
         let versions = self.versions.iter().map(|text| text.parse().map(Version));
         let versions = versions.collect::<Result<_, _>>().map_err(|_| damaged("a version"))?;
         let place = |text: Option<String>| text.and_then(|text| text.parse().ok());
-        Ok((Committed { keys, versions }, place(self.first).zip(place(self.last))))
+        let places = place(self.first).zip(place(self.last));
+        Ok((Committed { keys, versions }, places.zip(self.before)))
     }
 }
 

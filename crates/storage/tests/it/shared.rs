@@ -383,34 +383,72 @@ fn a_failover_is_followed(brand: Brand) {
     });
 }
 
+/// A failover to a replica that had received everything up to some moment.
+struct Failover<'a>(&'a Server);
+
+impl Failover<'_> {
+    fn names(&self) -> Vec<String> {
+        self.0.ask(&["KEYS", "tollgate:{tollgate:store}:*"])
+    }
+
+    /// What the replica has received.
+    fn replicate(&self) {
+        for name in self.names() {
+            self.0.ask::<i64>(&["COPY", &name, &format!("replica:{name}")]);
+        }
+    }
+
+    /// From now on it is what there is.
+    fn happen(&self) {
+        for name in self.names() {
+            self.0.ask::<i64>(&["UNLINK", &name]);
+        }
+        for name in self.0.ask::<Vec<String>>(&["KEYS", "replica:*"]) {
+            self.0.ask::<i64>(&["COPY", &name, name.trim_start_matches("replica:")]);
+        }
+    }
+}
+
 /// A failover loses the last change, and another one takes its place in the log before a node has looked: a revocation would stay
-/// unknown to it until it is restarted.
+/// unknown to it until it is restarted. Nor did the node that revoked have it at once, which took the log's word that it was told.
 fn a_change_in_the_place_of_a_lost_one_is_told(brand: Brand) {
     let server = Server::start(brand);
-    let names = || server.ask::<Vec<String>>(&["KEYS", "tollgate:{tollgate:store}:*"]);
+    let failover = Failover(&server);
     run(async {
         let (one, cut_off) = (Node::open(in_redis(&server)), node_without_messages(&server));
         let [(_, kept), (_, lost)] = [key("acme", 1), key("acme", 2)];
         one.store.commit(issue(&kept)).await.unwrap();
         until("both have it", || cut_off.has(&kept)).await;
-        // What the replica has received.
-        for name in names() {
-            server.ask::<i64>(&["COPY", &name, &format!("replica:{name}")]);
-        }
+        failover.replicate();
         one.store.commit(issue(&lost)).await.unwrap();
         until("both have the other", || cut_off.has(&lost)).await;
         server.ask::<String>(&["ACL", "SETUSER", "deaf", "off"]);
         server.ask::<i64>(&["CLIENT", "KILL", "USER", "deaf"]);
-        for name in names() {
-            server.ask::<i64>(&["UNLINK", &name]);
-        }
-        for name in server.ask::<Vec<String>>(&["KEYS", "replica:*"]) {
-            server.ask::<i64>(&["COPY", &name, name.trim_start_matches("replica:")]);
-        }
+        failover.happen();
         one.store.commit(revoke(&kept)).await.unwrap();
+        assert!(!one.has(&kept), "on this node before the answer");
         assert!(cut_off.has(&kept), "it has not heard of it");
         server.ask::<String>(&["ACL", "SETUSER", "deaf", "on"]);
         until("the key is revoked there too", || !cut_off.has(&kept)).await;
+    });
+}
+
+/// The same, and the node makes the next change itself before it has looked: it went on from there.
+fn a_change_before_ones_own_in_the_place_of_a_lost_one_is_told(brand: Brand) {
+    let server = Server::start(brand);
+    let failover = Failover(&server);
+    run(async {
+        let (one, other) = (node_without_messages(&server), Node::open(in_redis(&server)));
+        let [(_, kept), (_, lost), (_, own)] = [1, 2, 3].map(|n| key("acme", n));
+        one.store.commit(issue(&kept)).await.unwrap();
+        failover.replicate();
+        one.store.commit(issue(&lost)).await.unwrap();
+        assert!(one.has(&lost));
+        failover.happen();
+        other.store.commit(revoke(&kept)).await.unwrap();
+        one.store.commit(issue(&own)).await.unwrap();
+        assert!(one.has(&own), "on this node before the answer");
+        until("the key is revoked there too", || !one.has(&kept)).await;
     });
 }
 
@@ -459,4 +497,5 @@ on_both! {
     cluster => a_cluster_keeps_it_too;
     failover => a_failover_is_followed;
     lost_change => a_change_in_the_place_of_a_lost_one_is_told;
+    lost_before => a_change_before_ones_own_in_the_place_of_a_lost_one_is_told;
 }

@@ -89,6 +89,41 @@ fn nothing_is_done_twice_although_connections_break(brand: Brand) {
     });
 }
 
+/// A partition: an attempt is given up, and its bytes go on being sent again by the system; healed, another connection brings the
+/// call and those that follow it; then the old bytes arrive. They counted the usage twice.
+fn a_call_that_arrives_after_later_ones_does_nothing(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let store = in_redis(&server).open().unwrap();
+        let mut recorder = UsageRecorder::new();
+        let mut calls = Vec::new();
+        for n in 0..4 {
+            server.ask::<String>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+            count(&mut recorder, n);
+            recorder.flush(&store).await.unwrap();
+            server.ask::<String>(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
+            // The bytes of the call, as a wire would bring them once more.
+            type Row = (i64, i64, i64, Vec<String>, String, String);
+            let rows: Vec<Row> = server.ask(&["SLOWLOG", "GET", "-1"]);
+            server.ask::<String>(&["SLOWLOG", "RESET"]);
+            let mut words = rows.into_iter().map(|row| row.3);
+            calls.extend(
+                words.find(|words| words[0] == "EVALSHA" && words.contains(&format!("key-{n}"))),
+            );
+        }
+        assert_eq!(calls.len(), 4);
+        assert_eq!(requests(&store).await, 4);
+        for late in calls {
+            let words: Vec<&str> = late.iter().map(String::as_str).collect();
+            server.ask::<String>(&words);
+            assert_eq!(requests(&store).await, 4, "{late:?}");
+        }
+        count(&mut recorder, 5);
+        recorder.flush(&store).await.unwrap();
+        assert_eq!(requests(&store).await, 5, "and what is new counts");
+    });
+}
+
 fn a_killed_server_forgets_nothing_that_it_acknowledged(brand: Brand) {
     // Its file is written, and on the disk, before it answers; by default a busy disk lets it answer first.
     let always = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -238,6 +273,7 @@ fn what_is_old_is_deleted_and_nothing_else_has_an_end(brand: Brand) {
 
 on_both! {
     once => nothing_is_done_twice_although_connections_break;
+    late => a_call_that_arrives_after_later_ones_does_nothing;
     killed => a_killed_server_forgets_nothing_that_it_acknowledged;
     dead => a_dead_server_costs_a_request_its_timeout_and_then_nothing;
     full => a_full_server_refuses_by_name_and_recovers;

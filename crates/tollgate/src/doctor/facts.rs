@@ -1,5 +1,7 @@
 //! What a server says of itself, and what it was seen to do.
 
+mod primaries;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,10 +11,14 @@ use tokio::time::Instant;
 use tollgate_engine::{Clock, SystemClock};
 use tollgate_redis::{Lua, Mode, Plain, Settings, Unavailable};
 
+use self::primaries::primaries;
+
 /// How long one question may take.
 const WITHIN: Duration = Duration::from_secs(3);
 /// Round trips that are measured.
 const PINGS: usize = 200;
+/// Names that are tried to find one in a slot of the server's own: enough for fifty primaries and more.
+const NAMES: usize = 500;
 
 /// What was learned.
 #[derive(Debug, Default)]
@@ -100,29 +106,14 @@ pub(super) async fn ask(settings: &Settings, prefix: &str) -> Facts {
             }
             let other = settings.clone().mode(Mode::Single).at(&host, port);
             match Server::ask(other, name.clone(), prefix).await {
+                // The one that was named may be known by another address there.
+                Ok(server) if facts.servers.iter().any(|other| other.is(&server)) => {}
                 Ok(server) => facts.servers.push(server),
                 Err(why) => facts.silent.push((name, why.to_string())),
             }
         }
     }
     facts
-}
-
-/// The other primaries of a cluster, as this server knows them.
-async fn primaries(plain: &Plain) -> Vec<(String, u16)> {
-    let Ok(nodes) = asked(plain, cmd("CLUSTER").arg("NODES")).await else { return Vec::new() };
-    let primary = |line: &str| {
-        let mut words = line.split(' ');
-        let address = words.nth(1)?;
-        let flags = words.next()?;
-        if !flags.contains("master") || flags.contains("noaddr") {
-            return None;
-        }
-        let address = address.split(['@', ',']).next()?;
-        let (host, port) = address.rsplit_once(':')?;
-        (!host.is_empty()).then_some((host.to_owned(), port.parse().ok()?))
-    };
-    nodes.lines().filter(|line| !line.contains("myself")).filter_map(primary).collect()
 }
 
 async fn asked(plain: &Plain, cmd: &mut Cmd) -> Result<String, Unavailable> {
@@ -134,6 +125,10 @@ async fn asked(plain: &Plain, cmd: &mut Cmd) -> Result<String, Unavailable> {
 fn is_elsewhere(why: &str) -> bool {
     let why = why.to_uppercase();
     why.contains("MOVED") || why.contains("CLUSTERDOWN") || why.contains("HASH SLOT")
+}
+
+fn is_down(why: &str) -> bool {
+    why.to_uppercase().contains("THE CLUSTER IS DOWN")
 }
 
 /// All texts of an answer, however it nests.
@@ -182,6 +177,12 @@ impl Server {
         Ok(server)
     }
 
+    /// Whether both are the same process.
+    fn is(&self, other: &Server) -> bool {
+        let id = |server: &Server| server.info.get("run_id").cloned();
+        id(self).is_some_and(|ours| id(other) == Some(ours))
+    }
+
     async fn measure(&mut self, plain: &Plain) {
         for _ in 0..PINGS {
             let begin = Instant::now();
@@ -224,18 +225,29 @@ impl Server {
                 refuse("CLUSTER SLOTS", why);
             }
         }
-        let key = format!("{prefix}:doctor:{}", std::process::id());
         let channel = format!("{prefix}:doctor");
-        let mut probe = PROBE.with_keys(&[&key]);
-        probe.arg(&channel);
-        match plain.run(&PROBE, probe, WITHIN).await {
-            Ok(value) => {
-                *was_probed = true;
-                let found = words(&value);
-                found.chunks_exact(2).for_each(|pair| refuse(&pair[0], pair[1].clone()));
+        let (mut key, mut plain) = (String::new(), Plain::new(plain.settings().clone()));
+        // Rights are each server's own, and in a cluster one answers only for keys in its slots: names are tried until one is.
+        for nth in 0..NAMES {
+            key = format!("{prefix}:doctor:{}:{nth}", std::process::id());
+            let mut probe = PROBE.with_keys(&[&key]);
+            probe.arg(&channel);
+            match plain.run(&PROBE, probe, WITHIN).await {
+                Ok(value) => {
+                    *was_probed = true;
+                    let found = words(&value);
+                    found.chunks_exact(2).for_each(|pair| refuse(&pair[0], pair[1].clone()));
+                }
+                // One that is down as a whole answers so for any name.
+                Err(Unavailable::Refused(why)) if is_down(&why) => {}
+                // Who was led elsewhere connects anew, and not at once.
+                Err(Unavailable::Refused(why)) if is_elsewhere(&why) => {
+                    plain = Plain::new(plain.settings().clone());
+                    continue;
+                }
+                Err(why) => refuse("EVALSHA", why.to_string()),
             }
-            Err(Unavailable::Refused(why)) if is_elsewhere(&why) => {}
-            Err(why) => refuse("EVALSHA", why.to_string()),
+            break;
         }
         for words in
             [&["HSCAN", &key, "0"][..], &["XREVRANGE", &key, "+", "-"], &["SMEMBERS", &key]]

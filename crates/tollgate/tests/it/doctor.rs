@@ -154,6 +154,36 @@ fn a_cluster_without_all_its_slots_is_wrong(brand: Brand) {
     Found::at(&alone.url(), &["--mode", "cluster"]).is("cluster", "wrong", &["mode: single"]);
 }
 
+/// Rights are each server's own. They were tried only on the primary that has the slot of one name.
+fn rights_are_tried_on_every_primary(brand: Brand) {
+    let cluster = Cluster::start(brand);
+    let url = cluster.url().replace("redis://", "redis://weak:secret@");
+    let advised = ["~tollgate:*", "&tollgate:*", "+@read", "+@write", "+@scripting", "+@pubsub"];
+    let rest = ["+@connection", "+time", "+info", "+role", "+cluster|slots"];
+    let set = |server: &Server, more: &[&str]| {
+        let user = ["ACL", "SETUSER", "weak", "reset", "on", ">secret"];
+        server.ask::<String>(&[&user, &advised[..], &rest, more].concat());
+    };
+    cluster.servers().iter().for_each(|server| set(server, &[]));
+    let found = Found::at(&url, &["--mode", "cluster"]);
+    let good = |subject: &str| {
+        let is_good = |one: &&Value| one["subject"] == subject && one["level"] == "good";
+        found.findings.iter().filter(is_good).count()
+    };
+    assert_eq!((found.is_good, good("rights")), (true, 3), "{:#?}", found.findings);
+    for server in cluster.servers() {
+        set(server, &["-hset"]);
+        let found = Found::at(&url, &["--mode", "cluster"]);
+        let wrong: Vec<&Value> =
+            found.findings.iter().filter(|finding| finding["level"] == "wrong").collect();
+        assert_eq!(wrong.len(), 1, "{:#?}", found.findings);
+        let told = wrong[0].to_string();
+        assert!(told.contains("HSET") && told.contains(&server.port().to_string()), "{told}");
+        set(server, &[]);
+        assert!(server.ask::<Vec<String>>(&["KEYS", "*"]).is_empty(), "it leaves nothing behind");
+    }
+}
+
 fn what_it_is_for_decides_what_is_wrong(brand: Brand) {
     let server = Server::start(brand);
     let folder = tempfile::tempdir().unwrap();
@@ -199,5 +229,6 @@ on_both! {
     rights => a_user_without_rights_is_told_which;
     replica => a_replica_is_told_from_its_primary;
     cluster => a_cluster_without_all_its_slots_is_wrong;
+    everywhere => rights_are_tried_on_every_primary;
     purpose => what_it_is_for_decides_what_is_wrong;
 }
