@@ -107,8 +107,10 @@ impl<C: Clock + 'static> Hybrid<C> {
             return None;
         }
         let now = Instant::now();
-        let settled = (now, self.0.strict.times_opened());
-        let account = Arc::new(Account::new(key, charge, figures, settled));
+        let strict = &self.0.strict;
+        // What is admitted of one that begins in an outage is told only afterwards.
+        let heard = strict.is_up().then(|| strict.times_opened());
+        let account = Arc::new(Account::new(key, charge, figures, (now, heard)));
         accounts.insert(key.to_owned(), Arc::clone(&account));
         drop(accounts);
         // Its first charge is about to be entered, and is told at once. Whoever is refused is to learn soon what the others did.
@@ -145,10 +147,25 @@ impl<C: Clock + 'static> Hybrid<C> {
         }
     }
 
-    /// Whether too little is known of a counter to decide by, and Redis can be asked: it is new here, or has rested.
+    /// Whether too little is known of a counter to decide by, and Redis can be asked: it is new here, has rested, or there was
+    /// an outage.
     #[inline]
     pub(crate) fn is_stale(&self, account: &Account, now: Time) -> bool {
-        account.is_stale(now) && self.0.can_ask(account)
+        account.is_stale(now, self.0.strict.times_opened()) && self.0.can_ask(account)
+    }
+
+    /// Whether the others hear of a counter: Redis can be asked, and has answered for it since the last outage.
+    #[inline]
+    pub(crate) fn is_heard(&self, account: &Account) -> bool {
+        let strict = &self.0.strict;
+        strict.is_up() && account.is_heard(strict.times_opened())
+    }
+
+    /// Has a counter told as soon as can be.
+    pub(crate) fn tell_soon(&self, account: &Arc<Account>) {
+        if self.0.can_ask(account) {
+            self.0.agenda.put(account, Instant::now());
+        }
     }
 
     /// Waits until enough is known of a counter to decide by, or Redis cannot be asked.
@@ -231,7 +248,7 @@ impl<C: Clock + 'static> Hybrid<C> {
 impl<C> Shared<C> {
     /// Whether Redis can be asked for an account; else the fallback decides.
     fn can_ask(&self, account: &Account) -> bool {
-        self.strict.is_up() && !account.is_unheard()
+        self.strict.is_up() && !account.has_failed(self.strict.times_opened())
     }
 
     fn shard(&self, key: &str) -> &Shard {

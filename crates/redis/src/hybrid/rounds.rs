@@ -92,7 +92,7 @@ impl<C: Clock> Shared<C> {
     pub(super) async fn refresh(&self, account: &Arc<Account>, now: Time) {
         let since = Instant::now();
         let _turn = account.turn.lock().await;
-        if account.is_stale(now) && self.can_ask(account) {
+        if account.is_stale(now, self.strict.times_opened()) && self.can_ask(account) {
             let pause = self.sync(account, since).await.unwrap_or(self.interval);
             self.agenda.put(account, since + self.spread(pause));
         }
@@ -104,14 +104,16 @@ impl<C: Clock> Shared<C> {
         let (told, rule, figures) = {
             let mut book = account.book.lock();
             account.write_down(&mut book);
-            if book.settled.1 != opened || account.is_unheard() {
+            if !account.is_heard(opened) {
                 self.forgive(account, &mut book);
             }
             (book.ledger.statement(), Arc::clone(&book.rule), Arc::clone(&book.figures))
         };
         let settled = self.strict.sync(&account.key, &figures, (&self.node, told)).await;
-        account.is_unheard.store(settled.is_err(), Relaxed);
-        let settled = settled.ok()?;
+        let Ok(settled) = settled else {
+            account.note_heard(opened, false);
+            return None;
+        };
         let now = Instant::now();
         let (news, since) = {
             let mut book = account.book.lock();
@@ -120,12 +122,14 @@ impl<C: Clock> Shared<C> {
             }
             // What was consumed meanwhile is not in the answer.
             account.write_down(&mut book);
-            let since = std::mem::replace(&mut book.settled, (now, opened)).0;
+            let since = std::mem::replace(&mut book.settled, now);
             (book.ledger.settle(told, settled), since)
         };
         self.measure(news.others(), (now - due, now - since));
         news.apply(&self.limiter, &rule, account.identity);
         account.refreshed(asked, self.interval);
+        // Not before that: until then the share decides.
+        account.note_heard(opened, true);
         Some(self.pause(&rule, account))
     }
 

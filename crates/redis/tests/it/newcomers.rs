@@ -13,18 +13,22 @@ use tollgate_redis::{Settings, SharedCounters, Sharing};
 
 use crate::servers::{Brand, Server, on_both, run, until};
 
-const CAPACITY: usize = 100;
+pub const CAPACITY: usize = 100;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A node that decides whole chains: a user's limit, which time does not fill while a test runs.
-struct Node {
+pub struct Node {
     gate: Gate,
     in_force: Arc<InForce>,
-    shared: SharedCounters<SystemClock>,
+    pub shared: SharedCounters<SystemClock>,
 }
 
 impl Node {
-    async fn start(server: &Server, timeout: Duration) -> Node {
+    pub async fn start(server: &Server, timeout: Duration) -> Node {
+        Node::start_at(&server.url(), timeout).await
+    }
+
+    pub async fn start_at(url: &str, timeout: Duration) -> Node {
         let text = format!(
             "
 rate_limit_sync: {{ enabled: true }}
@@ -37,7 +41,7 @@ tenants: [ {{ id: acme, plan: a }} ]
             .unwrap_or_else(|faults| panic!("{}", faults.diagnostics));
         let limiter = Arc::new(Limiter::new());
         let sharing = Sharing {
-            settings: Settings::new(&server.url()).unwrap().timeout(timeout),
+            settings: Settings::new(url).unwrap().timeout(timeout),
             prefix: "tollgate".to_owned(),
             interval: INTERVAL,
             fallback: Fallback::LocalOnly,
@@ -59,7 +63,7 @@ tenants: [ {{ id: acme, plan: a }} ]
     }
 
     /// How many of so many are admitted that come at the same moment.
-    async fn burst(&self, many: usize) -> usize {
+    pub async fn burst(&self, many: usize) -> usize {
         let all = join_all((0..many).map(|_| self.is_admitted())).await;
         all.into_iter().filter(|is_admitted| *is_admitted).count()
     }
@@ -69,13 +73,13 @@ tenants: [ {{ id: acme, plan: a }} ]
     }
 }
 
-async fn all_is_told(server: &Server, left: i64) {
+pub async fn all_is_told(server: &Server, left: i64) {
     let key = || server.ask::<Vec<String>>(&["KEYS", "tollgate:ratelimit:*"]).pop();
     let tokens = || key().and_then(|key| server.ask::<Option<i64>>(&["HGET", &key, "tokens"]));
     until("all is told", || tokens() == Some(left)).await;
 }
 
-const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_secs(20);
 
 fn a_node_that_is_new_to_a_counter_admits_nothing_that_others_have_spent(brand: Brand) {
     let server = Server::start(brand);

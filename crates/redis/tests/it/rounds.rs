@@ -27,6 +27,7 @@ fn many_are_due(brand: Brand) {
         let rule = limiter.define("user", limit);
         for nth in 0..MANY {
             let id = limiter.identity(&nth);
+            limiter.check(&rule, id, 1).unwrap();
             assert!(hybrid.consumed(&format!("user/{nth}"), (&rule, id), &figures, 1));
         }
         assert_eq!(hybrid.in_use(), MANY);
