@@ -9,6 +9,7 @@
 
 mod account;
 mod agenda;
+mod news;
 mod rounds;
 
 use std::collections::HashMap;

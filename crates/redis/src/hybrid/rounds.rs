@@ -12,17 +12,19 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use tollgate_engine::{Before, Clock, Identity, Limiter, Rule, Time};
+use tollgate_engine::{Clock, Rule, Time};
 
 use super::Shared;
 use super::account::{Account, Book, FORGOTTEN, RESTING};
 use super::agenda::Agenda;
 use crate::Strict;
 use crate::calls::IN_BACKGROUND;
-use crate::ledger::News;
 
 /// How often the loop looks whether there is still anybody to tell for.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// In so many intervals nodes that hear of one another have long done so.
+const A_LONG_SILENCE: u32 = 2 * RESTING;
 
 /// Tells accounts when they are due, for as long as somebody holds them.
 pub(super) async fn run<C: Clock + 'static>(
@@ -126,7 +128,11 @@ impl<C: Clock> Shared<C> {
             (book.ledger.settle(told, settled), since)
         };
         self.measure(news.others(), (now - due, now - since));
-        news.apply(&self.limiter, &rule, account.identity);
+        // After an outage or a rest the others' charges are those of a long time.
+        match account.is_heard(opened) && now - since < A_LONG_SILENCE * self.interval {
+            true => news.apply(&self.limiter, &rule, account.identity),
+            false => news.catch_up(&self.limiter, &rule, account.identity),
+        }
         account.refreshed(asked, self.interval);
         // Not before that: until then the share decides.
         account.note_heard(opened, true);
@@ -169,22 +175,9 @@ impl<C: Clock> Shared<C> {
     }
 }
 
-impl News {
-    /// Does to this node's own counter what the news mean to it.
-    pub fn apply<C: Clock>(self, limiter: &Limiter<C>, rule: &Rule, identity: Identity) {
-        let before = match self {
-            News::Others(consumed) => return limiter.absorb(rule, identity, consumed),
-            // How deep in debt it is already does not show in what remains: it is not to owe the same a second time.
-            News::Left(..0) | News::Anew(_) => Before::Forgotten,
-            News::Left(_) => Before::Kept,
-        };
-        limiter.absorb_by(rule, identity, before, |remaining| self.charge(remaining));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use tollgate_engine::{Limit, Rate};
+    use tollgate_engine::{Limit, Limiter, Rate};
 
     use super::*;
     use crate::{Figures, Hybrid, Settings};

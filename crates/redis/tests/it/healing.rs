@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use tollgate_engine::{FakeClock, Limit, LimitError, Limiter, Rate, Time};
 use tollgate_policy::shapes::Consistency;
+use tollgate_redis::driven::{Account, News};
 
+use crate::accounts::Desk;
 use crate::gated::{Node, TERMS, Terms};
 use crate::newcomers;
 use crate::proxy::Proxy;
@@ -101,7 +104,54 @@ fn requests_wait_for_the_first_answer(brand: Brand) {
     });
 }
 
+/// A node is cut off for ten minutes in which others use half of the limit. What broke: it was charged all of that at once, so it
+/// refused everybody for minutes, though Redis had half of the limit left.
+fn a_node_that_comes_back_has_what_redis_has(brand: Brand) {
+    let server = Server::start(brand);
+    let limits: [fn() -> Result<Limit, LimitError>; 6] = [
+        || Limit::token_bucket(Rate::per_second(100)).build(),
+        || Limit::gcra(Rate::per_second(100)).build(),
+        || Limit::leaky_bucket(Rate::per_second(100)).paced().build(),
+        || Limit::fixed_window(Rate::per_minute(6000)).build(),
+        || Limit::sliding_window(Rate::per_minute(6000)).build(),
+        || Limit::sliding_window_log(Rate::per_minute(6000)).build(),
+    ];
+    for limit in limits {
+        let limit = limit().unwrap();
+        server.ask::<()>(&["FLUSHALL"]);
+        let mut desk = Desk::of(&server, &limit);
+        let clock = FakeClock::at(Time::from_nanos(1000 * desk.now));
+        let limiter = Limiter::with_clock(clock.clone(), 100);
+        let (rule, id) = (limiter.define("user", limit.clone()), limiter.identity("alice"));
+        let (mut cut_off, mut other) = (Account::default(), Account::default());
+        limiter.check(&rule, id, 1).unwrap();
+        cut_off.consume(1);
+        desk.sync("cut off", &mut cut_off).apply(&limiter, &rule, id);
+        for _ in 0..630 {
+            desk.now += 1_000_000;
+            other.consume(50);
+            desk.sync("other", &mut other);
+        }
+        clock.set(Time::from_nanos(1000 * desk.now));
+        desk.sync("cut off", &mut cut_off).catch_up(&limiter, &rule, id);
+        // What a node is told that knew nothing.
+        let News::Left(rest) = desk.sync("new", &mut Account::default()) else { panic!() };
+        let standing = limiter.peek(&rule, id);
+        match limit.is_paced() {
+            true => assert_eq!(standing.reset_after, Duration::from_millis(500)),
+            false => assert_eq!(standing.remaining as i64, rest, "{limit:?}"),
+        }
+        assert!(rest > 0, "{limit:?}");
+        // And what was too much stays so.
+        other.consume(limit.capacity());
+        desk.sync("other", &mut other);
+        desk.sync("cut off", &mut cut_off).apply(&limiter, &rule, id);
+        limiter.check(&rule, id, 1).unwrap_err();
+    }
+}
+
 on_both! {
+    lump => a_node_that_comes_back_has_what_redis_has;
     share => a_node_that_was_not_told_goes_on_with_its_share;
     asked => requests_wait_for_the_first_answer;
 }
