@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tollgate_engine::{FakeClock, Limit, LimitError, Limiter, Rate, Time};
 use tollgate_policy::shapes::Consistency;
 use tollgate_redis::driven::{Account, News};
 
 use crate::accounts::Desk;
-use crate::gated::{Node, TERMS, Terms};
+use crate::gated::{Node, TERMS, Terms, is_admitted};
 use crate::newcomers;
 use crate::proxy::Proxy;
 use crate::servers::{Brand, Server, on_both, run, until};
@@ -150,8 +151,42 @@ fn a_node_that_comes_back_has_what_redis_has(brand: Brand) {
     }
 }
 
+/// What a node admitted in an outage of a strict counter is charged before Redis is asked for more. What broke: with many counters
+/// to tell of, Redis granted what it had to whoever asked before it was told.
+fn what_is_owed_is_charged_first(brand: Brand) {
+    let server = Server::start(brand);
+    let proxy = Proxy::to(server.port());
+    run(async {
+        let node = Node::start(&proxy.url(), TERMS).await;
+        let names: Vec<String> = (0..600).map(|nth| format!("many{nth}")).collect();
+        let counters: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(nth, name)| node.counter_of(name, (nth as u128) << 64 | 7))
+            .collect();
+        let ask = async |cost| {
+            let all = join_all(counters.iter().map(|counter| node.ask_for(counter, cost))).await;
+            all.into_iter().filter(|answered| is_admitted(*answered)).count()
+        };
+        proxy.cut();
+        node.down().await;
+        assert_eq!(ask(100).await, names.len(), "it is alone: its share is all");
+        proxy.delay(LATER);
+        proxy.mend();
+        node.up().await;
+        assert_eq!(ask(1).await, 0);
+        proxy.delay(Duration::ZERO);
+        assert_eq!(node.shared.close().await, 0);
+        for name in &names {
+            let key = format!("tollgate:ratelimit:{name}");
+            assert_eq!(server.ask::<i64>(&["HGET", &key, "tokens"]), 0, "it is charged once");
+        }
+    });
+}
+
 on_both! {
     lump => a_node_that_comes_back_has_what_redis_has;
+    owed => what_is_owed_is_charged_first;
     share => a_node_that_was_not_told_goes_on_with_its_share;
     asked => requests_wait_for_the_first_answer;
 }
