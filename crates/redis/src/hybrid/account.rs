@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,9 +12,9 @@ use tollgate_engine::{Identity, Rule, Time};
 use crate::Figures;
 use crate::ledger::Ledger;
 
-/// A counter that has not been used for so many rounds is asked about ever more seldom, and then no more.
+/// A counter that has not been used for so many rounds rests: it is not asked for any more, for whoever wants a decision has it
+/// asked for first.
 pub(super) const RESTING: u32 = 4;
-pub(super) const FORGOTTEN: u32 = 64;
 
 /// In `heard`: Redis may be there and take nothing. What is consumed meanwhile is as unknown to the others as in an outage.
 const FAILED: u64 = 1 << 63;
@@ -36,6 +36,8 @@ pub(crate) struct Account {
     /// is asked for: what the others have admitted meanwhile is unknown here, and they do not know what was admitted here.
     /// `NEVER` if it began in an outage; with `FAILED` if the last call failed.
     heard: AtomicU64,
+    /// Whether somebody wants to know of it though it rests.
+    pub(super) is_wanted: AtomicBool,
     pub(super) book: Mutex<Book>,
     /// One tells at a time, so that answers are entered in the order of what was told.
     pub(super) turn: tokio::sync::Mutex<()>,
@@ -68,6 +70,8 @@ impl Account {
             idle: AtomicU32::new(RESTING),
             fresh_until: AtomicU64::new(0),
             heard: AtomicU64::new(heard.unwrap_or(NEVER)),
+            // Whoever is refused at once is to learn soon what the others did.
+            is_wanted: AtomicBool::new(true),
             book: Mutex::new(Book { rule, figures, ledger: Ledger::begin(), due: None, settled }),
             turn: tokio::sync::Mutex::default(),
         }

@@ -114,7 +114,7 @@ impl<C: Clock + 'static> Hybrid<C> {
         let account = Arc::new(Account::new(key, charge, figures, (now, heard)));
         accounts.insert(key.to_owned(), Arc::clone(&account));
         drop(accounts);
-        // Its first charge is about to be entered, and is told at once. Whoever is refused is to learn soon what the others did.
+        // Its first charge is about to be entered, and is told at once.
         self.0.agenda.put(&account, now + self.0.interval / 8);
         Some(account)
     }
@@ -151,8 +151,12 @@ impl<C: Clock + 'static> Hybrid<C> {
     /// Whether too little is known of a counter to decide by, and Redis can be asked: it is new here, has rested, or there was
     /// an outage.
     #[inline]
-    pub(crate) fn is_stale(&self, account: &Account, now: Time) -> bool {
-        account.is_stale(now, self.0.strict.times_opened()) && self.0.can_ask(account)
+    pub(crate) fn is_stale(&self, account: &Arc<Account>, now: Time) -> bool {
+        let is_stale = account.is_stale(now, self.0.strict.times_opened());
+        is_stale && self.0.can_ask(account) && {
+            self.0.want(account);
+            true
+        }
     }
 
     /// Whether the others hear of a counter: Redis can be asked, and has answered for it since the last outage.
@@ -165,6 +169,7 @@ impl<C: Clock + 'static> Hybrid<C> {
     /// Has a counter told as soon as can be.
     pub(crate) fn tell_soon(&self, account: &Arc<Account>) {
         if self.0.can_ask(account) {
+            account.is_wanted.store(true, Relaxed);
             self.0.agenda.put(account, Instant::now());
         }
     }
@@ -250,6 +255,18 @@ impl<C> Shared<C> {
     /// Whether Redis can be asked for an account; else the fallback decides.
     fn can_ask(&self, account: &Account) -> bool {
         self.strict.is_up() && !account.has_failed(self.strict.times_opened())
+    }
+
+    /// Somebody wants to know of an account that may rest. Whoever is refused by it does not wait for an answer, and uses nothing
+    /// that would have it told; but it may have been made new elsewhere.
+    #[cold]
+    fn want(&self, account: &Arc<Account>) {
+        if !account.is_wanted.load(Relaxed) && !account.is_wanted.swap(true, Relaxed) {
+            let settled = account.book.lock().settled;
+            // Mostly it is asked for at once, or used.
+            let soon = Instant::now() + self.interval / 8;
+            self.agenda.put(account, soon.max(settled + RESTING * self.interval));
+        }
     }
 
     fn shard(&self, key: &str) -> &Shard {

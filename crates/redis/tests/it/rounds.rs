@@ -8,7 +8,7 @@ use tollgate_engine::{Limit, Limiter, Rate};
 use tollgate_redis::{Figures, Hybrid, Settings, Strict};
 
 use crate::hybrid::node_telling_every;
-use crate::servers::{Brand, Server, on_both, run, until};
+use crate::servers::{Brand, Server, calls, on_both, run, until};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -83,7 +83,25 @@ fn the_bound_is_measured(brand: Brand) {
     });
 }
 
+/// Most callers of a public service come once. What broke: each of them cost 66 scripts until it was forgotten.
+fn a_counter_that_rests_is_not_asked_for(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let (node, limiter, rule) =
+            node_telling_every(Duration::from_millis(5), &server, &limit).await;
+        let id = limiter.identity("alice");
+        node.consumed("alice", (&rule, id), &figures, 3);
+        until("it is forgotten", || node.in_use() == 0).await;
+        assert_eq!(server.ask::<i64>(&["HGET", "alice", "total"]), 3);
+        let asked = calls(&server);
+        assert!(asked <= 8, "{asked} scripts");
+    });
+}
+
 on_both! {
+    resting => a_counter_that_rests_is_not_asked_for;
     burst => many_are_due;
     at_once => first_charges_are_told_at_once;
     bound => the_bound_is_measured;
