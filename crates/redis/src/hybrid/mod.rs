@@ -30,6 +30,7 @@ use self::account::RESTING;
 use self::agenda::Agenda;
 use crate::calls::IN_BACKGROUND;
 use crate::ledger::Statement;
+use crate::shards::shards_for;
 use crate::{Figures, Strict, Unavailable};
 
 /// Counters that nodes decide by themselves and share afterwards. Clones share them.
@@ -41,10 +42,12 @@ struct Shared<C> {
     interval: Duration,
     /// What this process is called beside a counter.
     node: String,
-    max_keys: usize,
     hasher: RandomState,
     shards: Box<[Shard]>,
+    most_in_shard: usize,
     agenda: Arc<Agenda>,
+    /// Charges that the others are not told of, because there are too many counters in use.
+    unshared: AtomicU64,
     /// The most that others were seen to consume of one counter while it stayed unknown here.
     overshoot: AtomicU64,
     /// The longest that anything due took to be told and answered of late, in microseconds.
@@ -52,9 +55,6 @@ struct Shared<C> {
 }
 
 type Shard = Mutex<HashMap<String, Arc<Account>>>;
-
-/// Callers on many threads seldom meet at the same one.
-const SHARDS: usize = 64;
 
 impl<C> Clone for Hybrid<C> {
     fn clone(&self) -> Hybrid<C> {
@@ -76,16 +76,18 @@ impl<C: Clock + 'static> Hybrid<C> {
         (interval, max_keys): (Duration, usize),
     ) -> Hybrid<C> {
         let random = RandomState::new().hash_one(interval);
+        let (shards, most_in_shard) = shards_for(max_keys);
         let agenda = Arc::<Agenda>::default();
         let shared = Arc::new(Shared {
             strict: strict.clone(),
             limiter,
             interval: interval.max(Duration::from_millis(1)),
             node: format!("{random:016x}"),
-            max_keys,
             hasher: RandomState::new(),
-            shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
+            shards: std::iter::repeat_with(Mutex::default).take(shards).collect(),
+            most_in_shard,
             agenda: Arc::clone(&agenda),
+            unshared: AtomicU64::new(0),
             overshoot: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
         });
@@ -104,7 +106,7 @@ impl<C: Clock + 'static> Hybrid<C> {
         if let Some(account) = accounts.get(key) {
             return Some(Arc::clone(account));
         }
-        if accounts.len() >= self.0.max_keys.div_ceil(SHARDS) {
+        if accounts.len() >= self.0.most_in_shard {
             return None;
         }
         let now = Instant::now();
@@ -203,7 +205,10 @@ impl<C: Clock + 'static> Hybrid<C> {
         figures: &Arc<Figures>,
         cost: u64,
     ) -> bool {
-        let Some(account) = self.account(key, charge, figures) else { return false };
+        let Some(account) = self.account(key, charge, figures) else {
+            self.note_unshared();
+            return false;
+        };
         self.consumed_of(&account, (charge.0, figures), cost);
         true
     }
@@ -227,6 +232,16 @@ impl<C: Clock + 'static> Hybrid<C> {
         let all: Vec<Arc<Account>> = self.0.shards.iter().flat_map(of).collect();
         let tell = |account| async move { self.0.tell(&account, Instant::now()).await };
         stream::iter(all).for_each_concurrent(IN_BACKGROUND, tell).await;
+    }
+
+    /// Notes a charge of a counter that is not shared.
+    pub(crate) fn note_unshared(&self) {
+        self.0.unshared.fetch_add(1, Relaxed);
+    }
+
+    /// How many charges the others were not told of, because there were too many counters in use.
+    pub fn unshared(&self) -> u64 {
+        self.0.unshared.load(Relaxed)
     }
 
     /// How many counters are shared now.
@@ -270,6 +285,6 @@ impl<C> Shared<C> {
     }
 
     fn shard(&self, key: &str) -> &Shard {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+        &self.shards[self.hasher.hash_one(key) as usize % self.shards.len()]
     }
 }

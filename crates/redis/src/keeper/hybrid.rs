@@ -54,7 +54,10 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
         };
         // Of more counters than may be in use the others are not told; the limiter decides all the same.
         let told = shared.told.get_or(whose.hash, make, || ());
-        told.map(|told| Counter::new(told)).map_err(|()| Answered::Uncounted)
+        told.map(|told| Counter::new(told)).map_err(|()| {
+            shared.hybrid.note_unshared();
+            Answered::Uncounted
+        })
     }
 
     #[inline]
