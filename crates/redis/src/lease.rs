@@ -24,6 +24,7 @@ use crate::answer::standing;
 use crate::calls::IN_BACKGROUND;
 use crate::command::Wanted;
 use crate::held::{Held, Taken};
+use crate::shards::shards_for;
 use crate::slice::Grant;
 use crate::{Figures, Strict, Unavailable};
 
@@ -36,7 +37,7 @@ struct Shared {
     lifetime: Duration,
     hasher: RandomState,
     shards: Box<[Shard]>,
-    max_keys: usize,
+    most_in_shard: usize,
 }
 
 type Shard = Mutex<HashMap<String, Arc<Held>>>;
@@ -46,8 +47,6 @@ impl fmt::Debug for Leases {
         f.debug_struct("Leases").field("lifetime", &self.0.lifetime).finish_non_exhaustive()
     }
 }
-
-const SHARDS: usize = 64;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -73,9 +72,11 @@ impl Leases {
 
     /// Slices that live for one to two `lifetime`s, of at most `max_keys` counters at once.
     pub fn new(strict: Strict, lifetime: Duration, max_keys: usize) -> Leases {
-        let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
+        let (many, most_in_shard) = shards_for(max_keys);
+        let shards = std::iter::repeat_with(Mutex::default).take(many).collect();
         let lifetime = lifetime.max(Duration::from_millis(10));
-        Leases(Arc::new(Shared { strict, lifetime, hasher: RandomState::new(), shards, max_keys }))
+        let hasher = RandomState::new();
+        Leases(Arc::new(Shared { strict, lifetime, hasher, shards, most_in_shard }))
     }
 
     /// Spends `cost` of this node's slice if it is there: no call, no waiting. `false` decides nothing: it may be there
@@ -285,7 +286,7 @@ impl Leases {
 
 impl Shared {
     fn shard(&self, key: &str) -> &Shard {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+        &self.shards[self.hasher.hash_one(key) as usize % self.shards.len()]
     }
 
     /// The slice of a counter, perhaps an empty one; `None` if this node holds as many as it may.
@@ -298,12 +299,11 @@ impl Shared {
             }
             return Some(Arc::clone(held));
         }
-        let most = self.max_keys.div_ceil(SHARDS);
-        if shard.len() >= most {
+        if shard.len() >= self.most_in_shard {
             let now = Instant::now();
             shard.retain(|_, held| Arc::strong_count(held) > 1 || !held.slice.lock().is_over(now));
         }
-        if shard.len() >= most {
+        if shard.len() >= self.most_in_shard {
             return None;
         }
         let held = Arc::new(Held::new(key.to_owned(), &Arc::new(figures.clone())));

@@ -74,8 +74,9 @@ pub(crate) struct Settled {
 /// What is to be done to this node's own counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Others have consumed so much.
-    Others(u64),
+    /// Others have consumed so much, and this is left of the counter: it is charged no further than to there. The others' charges
+    /// of a long time come in one sum, of which time has paid off more than a full counter can hold.
+    Others(u64, i64),
     /// Nothing was known of the others: no more than this is left.
     Left(i64),
     /// The counter was made new: exactly this is left.
@@ -86,19 +87,17 @@ impl News {
     /// What others have consumed, where that is known.
     pub(crate) fn others(self) -> u64 {
         match self {
-            News::Others(consumed) => consumed,
+            News::Others(consumed, _) => consumed,
             News::Left(_) | News::Anew(_) => 0,
         }
     }
 
-    /// How much to charge to a counter of which `remaining` is left.
-    pub(crate) fn charge(self, remaining: u64) -> u64 {
+    /// How much to charge to a counter of which so much remains, or which is so much in debt.
+    pub(crate) fn charge(self, remaining: i64) -> u64 {
+        let down_to = |rest| u64::try_from(remaining.saturating_sub(rest)).unwrap_or(0);
         match self {
-            News::Others(consumed) => consumed,
-            News::Left(rest) | News::Anew(rest) => {
-                let remaining = i64::try_from(remaining).unwrap_or(i64::MAX);
-                u64::try_from(remaining.saturating_sub(rest)).unwrap_or(0)
-            }
+            News::Others(consumed, rest) => consumed.min(down_to(rest)),
+            News::Left(rest) | News::Anew(rest) => down_to(rest),
         }
     }
 }
@@ -154,7 +153,7 @@ impl Ledger {
         (self.born, self.total) = (settled.born, settled.total);
         let rest = settled.rest.saturating_sub_unsigned(since);
         match (is_known, settled.is_reset) {
-            (true, _) => News::Others(settled.news),
+            (true, _) => News::Others(settled.news, rest),
             (false, false) => News::Left(rest),
             (false, true) => News::Anew(rest),
         }
@@ -237,7 +236,9 @@ mod tests {
         );
         let (sent, settled) =
             (ledger.statement(), Settled { born: 20, total: 9, news: 6, rest: 1, is_reset: false });
-        assert_eq!(ledger.settle(sent, settled), News::Others(6));
+        let news = ledger.settle(sent, settled);
+        assert_eq!(news, News::Others(6, 1));
+        assert_eq!((news.charge(9), news.charge(5), news.charge(1), news.charge(-7)), (6, 4, 0, 0));
     }
     #[test]
     fn a_sum_that_was_stated_is_never_lowered() {

@@ -28,6 +28,7 @@ mod pipeline;
 mod plain;
 mod scripts;
 mod settings;
+mod shards;
 mod slice;
 mod slot;
 mod slots;

@@ -12,9 +12,14 @@ use tollgate_engine::{Identity, Rule, Time};
 use crate::Figures;
 use crate::ledger::Ledger;
 
-/// A counter that has not been used for so many rounds is asked about ever more seldom, and then no more.
+/// A counter that has not been used for so many rounds rests: it is not asked for any more, for whoever wants a decision has it
+/// asked for first.
 pub(super) const RESTING: u32 = 4;
-pub(super) const FORGOTTEN: u32 = 64;
+
+/// In `heard`: Redis may be there and take nothing. What is consumed meanwhile is as unknown to the others as in an outage.
+const FAILED: u64 = 1 << 63;
+/// In `heard`: not since this node has the counter.
+const NEVER: u64 = u64::MAX;
 
 /// A counter in use here.
 pub(crate) struct Account {
@@ -27,9 +32,12 @@ pub(crate) struct Account {
     /// Until when what is known of it is recent enough to decide by, in the limiter's nanoseconds: for ever while it is asked
     /// for every τ. Of a new one nothing is known.
     pub(super) fresh_until: AtomicU64,
-    /// Whether it could not be told when that was last tried. Redis may be there and take nothing: what is consumed meanwhile
-    /// is as unknown to the others as in an outage.
-    pub(super) is_unheard: AtomicBool,
+    /// How often the breaker had opened when Redis last answered for it. After an outage that is too seldom, however often it
+    /// is asked for: what the others have admitted meanwhile is unknown here, and they do not know what was admitted here.
+    /// `NEVER` if it began in an outage; with `FAILED` if the last call failed.
+    heard: AtomicU64,
+    /// Whether somebody wants to know of it though it rests.
+    pub(super) is_wanted: AtomicBool,
     pub(super) book: Mutex<Book>,
     /// One tells at a time, so that answers are entered in the order of what was told.
     pub(super) turn: tokio::sync::Mutex<()>,
@@ -42,8 +50,8 @@ pub(super) struct Book {
     pub(super) ledger: Ledger,
     /// When it is told next, if that is on the agenda.
     pub(super) due: Option<Instant>,
-    /// When it was last settled, and how often the breaker had opened by then.
-    pub(super) settled: (Instant, u64),
+    /// When it was last settled.
+    pub(super) settled: Instant,
 }
 
 impl Account {
@@ -51,7 +59,7 @@ impl Account {
         key: &str,
         (rule, identity): (&Arc<Rule>, Identity),
         figures: &Arc<Figures>,
-        settled: (Instant, u64),
+        (settled, heard): (Instant, Option<u64>),
     ) -> Account {
         let (rule, figures) = (Arc::clone(rule), Arc::clone(figures));
         Account {
@@ -61,22 +69,34 @@ impl Account {
             // Its first charge is told at once.
             idle: AtomicU32::new(RESTING),
             fresh_until: AtomicU64::new(0),
-            is_unheard: AtomicBool::new(false),
+            heard: AtomicU64::new(heard.unwrap_or(NEVER)),
+            // Whoever is refused at once is to learn soon what the others did.
+            is_wanted: AtomicBool::new(true),
             book: Mutex::new(Book { rule, figures, ledger: Ledger::begin(), due: None, settled }),
             turn: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Whether the others cannot be told of it at present, though Redis can be asked.
+    /// Whether Redis has answered for it since the breaker opened for the last time, which it has so often.
     #[inline]
-    pub(crate) fn is_unheard(&self) -> bool {
-        self.is_unheard.load(Relaxed)
+    pub(crate) fn is_heard(&self, opened: u64) -> bool {
+        self.heard.load(Relaxed) == opened
     }
 
-    /// Whether what is known of it is too old to decide by.
+    /// Whether it could not be told since then, though Redis can be asked.
+    pub(super) fn has_failed(&self, opened: u64) -> bool {
+        self.heard.load(Relaxed) == opened | FAILED
+    }
+
+    /// Whether it was told the last time that this was tried, when the breaker had opened so often.
+    pub(super) fn note_heard(&self, opened: u64, is_heard: bool) {
+        self.heard.store(if is_heard { opened } else { opened | FAILED }, Relaxed);
+    }
+
+    /// Whether what is known of it is too old to decide by, where the breaker has opened so often.
     #[inline]
-    pub(crate) fn is_stale(&self, now: Time) -> bool {
-        now.as_nanos() > self.fresh_until.load(Relaxed)
+    pub(crate) fn is_stale(&self, now: Time, opened: u64) -> bool {
+        now.as_nanos() > self.fresh_until.load(Relaxed) || !self.is_heard(opened)
     }
 
     /// Says how long what was asked for then may be decided by.

@@ -109,7 +109,7 @@ mod tests {
         let after = |millis| begin + Duration::from_millis(millis);
         let account = |key: &str| {
             let charge = (&rule, limiter.identity(key));
-            Arc::new(Account::new(key, charge, &figures, (begin, 0)))
+            Arc::new(Account::new(key, charge, &figures, (begin, Some(0))))
         };
         let (one, two, agenda) = (account("one"), account("two"), Agenda::default());
         assert_eq!(agenda.take(begin).unwrap_err(), None);

@@ -9,6 +9,7 @@
 
 mod account;
 mod agenda;
+mod news;
 mod rounds;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use self::account::RESTING;
 use self::agenda::Agenda;
 use crate::calls::IN_BACKGROUND;
 use crate::ledger::Statement;
+use crate::shards::shards_for;
 use crate::{Figures, Strict, Unavailable};
 
 /// Counters that nodes decide by themselves and share afterwards. Clones share them.
@@ -40,10 +42,12 @@ struct Shared<C> {
     interval: Duration,
     /// What this process is called beside a counter.
     node: String,
-    max_keys: usize,
     hasher: RandomState,
     shards: Box<[Shard]>,
+    most_in_shard: usize,
     agenda: Arc<Agenda>,
+    /// Charges that the others are not told of, because there are too many counters in use.
+    unshared: AtomicU64,
     /// The most that others were seen to consume of one counter while it stayed unknown here.
     overshoot: AtomicU64,
     /// The longest that anything due took to be told and answered of late, in microseconds.
@@ -51,9 +55,6 @@ struct Shared<C> {
 }
 
 type Shard = Mutex<HashMap<String, Arc<Account>>>;
-
-/// Callers on many threads seldom meet at the same one.
-const SHARDS: usize = 64;
 
 impl<C> Clone for Hybrid<C> {
     fn clone(&self) -> Hybrid<C> {
@@ -75,16 +76,18 @@ impl<C: Clock + 'static> Hybrid<C> {
         (interval, max_keys): (Duration, usize),
     ) -> Hybrid<C> {
         let random = RandomState::new().hash_one(interval);
+        let (shards, most_in_shard) = shards_for(max_keys);
         let agenda = Arc::<Agenda>::default();
         let shared = Arc::new(Shared {
             strict: strict.clone(),
             limiter,
             interval: interval.max(Duration::from_millis(1)),
             node: format!("{random:016x}"),
-            max_keys,
             hasher: RandomState::new(),
-            shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
+            shards: std::iter::repeat_with(Mutex::default).take(shards).collect(),
+            most_in_shard,
             agenda: Arc::clone(&agenda),
+            unshared: AtomicU64::new(0),
             overshoot: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
         });
@@ -103,15 +106,17 @@ impl<C: Clock + 'static> Hybrid<C> {
         if let Some(account) = accounts.get(key) {
             return Some(Arc::clone(account));
         }
-        if accounts.len() >= self.0.max_keys.div_ceil(SHARDS) {
+        if accounts.len() >= self.0.most_in_shard {
             return None;
         }
         let now = Instant::now();
-        let settled = (now, self.0.strict.times_opened());
-        let account = Arc::new(Account::new(key, charge, figures, settled));
+        let strict = &self.0.strict;
+        // What is admitted of one that begins in an outage is told only afterwards.
+        let heard = strict.is_up().then(|| strict.times_opened());
+        let account = Arc::new(Account::new(key, charge, figures, (now, heard)));
         accounts.insert(key.to_owned(), Arc::clone(&account));
         drop(accounts);
-        // Its first charge is about to be entered, and is told at once. Whoever is refused is to learn soon what the others did.
+        // Its first charge is about to be entered, and is told at once.
         self.0.agenda.put(&account, now + self.0.interval / 8);
         Some(account)
     }
@@ -145,10 +150,30 @@ impl<C: Clock + 'static> Hybrid<C> {
         }
     }
 
-    /// Whether too little is known of a counter to decide by, and Redis can be asked: it is new here, or has rested.
+    /// Whether too little is known of a counter to decide by, and Redis can be asked: it is new here, has rested, or there was
+    /// an outage.
     #[inline]
-    pub(crate) fn is_stale(&self, account: &Account, now: Time) -> bool {
-        account.is_stale(now) && self.0.can_ask(account)
+    pub(crate) fn is_stale(&self, account: &Arc<Account>, now: Time) -> bool {
+        let is_stale = account.is_stale(now, self.0.strict.times_opened());
+        is_stale && self.0.can_ask(account) && {
+            self.0.want(account);
+            true
+        }
+    }
+
+    /// Whether the others hear of a counter: Redis can be asked, and has answered for it since the last outage.
+    #[inline]
+    pub(crate) fn is_heard(&self, account: &Account) -> bool {
+        let strict = &self.0.strict;
+        strict.is_up() && account.is_heard(strict.times_opened())
+    }
+
+    /// Has a counter told as soon as can be.
+    pub(crate) fn tell_soon(&self, account: &Arc<Account>) {
+        if self.0.can_ask(account) {
+            account.is_wanted.store(true, Relaxed);
+            self.0.agenda.put(account, Instant::now());
+        }
     }
 
     /// Waits until enough is known of a counter to decide by, or Redis cannot be asked.
@@ -180,7 +205,10 @@ impl<C: Clock + 'static> Hybrid<C> {
         figures: &Arc<Figures>,
         cost: u64,
     ) -> bool {
-        let Some(account) = self.account(key, charge, figures) else { return false };
+        let Some(account) = self.account(key, charge, figures) else {
+            self.note_unshared();
+            return false;
+        };
         self.consumed_of(&account, (charge.0, figures), cost);
         true
     }
@@ -204,6 +232,16 @@ impl<C: Clock + 'static> Hybrid<C> {
         let all: Vec<Arc<Account>> = self.0.shards.iter().flat_map(of).collect();
         let tell = |account| async move { self.0.tell(&account, Instant::now()).await };
         stream::iter(all).for_each_concurrent(IN_BACKGROUND, tell).await;
+    }
+
+    /// Notes a charge of a counter that is not shared.
+    pub(crate) fn note_unshared(&self) {
+        self.0.unshared.fetch_add(1, Relaxed);
+    }
+
+    /// How many charges the others were not told of, because there were too many counters in use.
+    pub fn unshared(&self) -> u64 {
+        self.0.unshared.load(Relaxed)
     }
 
     /// How many counters are shared now.
@@ -231,10 +269,22 @@ impl<C: Clock + 'static> Hybrid<C> {
 impl<C> Shared<C> {
     /// Whether Redis can be asked for an account; else the fallback decides.
     fn can_ask(&self, account: &Account) -> bool {
-        self.strict.is_up() && !account.is_unheard()
+        self.strict.is_up() && !account.has_failed(self.strict.times_opened())
+    }
+
+    /// Somebody wants to know of an account that may rest. Whoever is refused by it does not wait for an answer, and uses nothing
+    /// that would have it told; but it may have been made new elsewhere.
+    #[cold]
+    fn want(&self, account: &Arc<Account>) {
+        if !account.is_wanted.load(Relaxed) && !account.is_wanted.swap(true, Relaxed) {
+            let settled = account.book.lock().settled;
+            // Mostly it is asked for at once, or used.
+            let soon = Instant::now() + self.interval / 8;
+            self.agenda.put(account, soon.max(settled + RESTING * self.interval));
+        }
     }
 
     fn shard(&self, key: &str) -> &Shard {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+        &self.shards[self.hasher.hash_one(key) as usize % self.shards.len()]
     }
 }

@@ -1,7 +1,7 @@
 //! Tells Redis of accounts, and them of Redis, when each is due.
 //!
-//! An account is due τ after it was last told, and the loop sleeps until the first one is: so nothing stays untold for longer
-//! than τ. Calls go the way that requests go, so only so many are under way at once; however many are due, a
+//! An account in use is due τ after it was last told, and the loop sleeps until the first one is: so nothing stays untold for longer
+//! than τ. One that rests is due when somebody asks for it, and forgotten when nobody has for long. Calls go the way that requests go, so only so many are under way at once; however many are due, a
 //! request waits for no more than these. What an account waits for its turn counts as part of the round trip.
 
 use std::hash::BuildHasher;
@@ -12,17 +12,22 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use tollgate_engine::{Before, Clock, Identity, Limiter, Rule, Time};
+use tollgate_engine::{Clock, Rule, Time};
 
 use super::Shared;
-use super::account::{Account, Book, FORGOTTEN, RESTING};
+use super::account::{Account, Book, RESTING};
 use super::agenda::Agenda;
 use crate::Strict;
 use crate::calls::IN_BACKGROUND;
-use crate::ledger::News;
 
 /// How often the loop looks whether there is still anybody to tell for.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// In so many intervals nodes that hear of one another have long done so.
+const A_LONG_SILENCE: u32 = 2 * RESTING;
+
+/// After so many intervals without an answer for it, an account that rests is forgotten.
+const FORGOTTEN: u32 = 240;
 
 /// Tells accounts when they are due, for as long as somebody holds them.
 pub(super) async fn run<C: Clock + 'static>(
@@ -31,14 +36,21 @@ pub(super) async fn run<C: Clock + 'static>(
     strict: Strict,
 ) {
     let mut under_way = FuturesUnordered::new();
+    let (mut swept, mut sweeps) = (Instant::now(), 0usize);
     loop {
         let Some(shared) = weak.upgrade() else { return };
         let (now, is_up) = (Instant::now(), strict.is_up());
-        let mut wake = now + LONGEST_SLEEP;
+        // One shard at a time, so that no request waits for long.
+        let pause = shared.interval * FORGOTTEN / shared.shards.len() as u32;
+        if now >= swept + pause {
+            shared.forget(sweeps % shared.shards.len(), now);
+            (swept, sweeps) = (now, sweeps.wrapping_add(1));
+        }
+        let mut wake = (now + LONGEST_SLEEP).min(swept + pause);
         // While nobody can be told, what is due stays so: then it is told in the order in which it became due.
         while is_up && under_way.len() < IN_BACKGROUND {
             match agenda.take(now) {
-                Ok((_, account)) if shared.forget(&account) => {}
+                Ok((_, account)) if shared.rests(&account) => {}
                 Ok((due, account)) => {
                     let shared = Arc::clone(&shared);
                     under_way.push(async move { shared.tell(&account, due).await });
@@ -60,23 +72,24 @@ pub(super) async fn run<C: Clock + 'static>(
 }
 
 impl<C: Clock> Shared<C> {
-    /// Forgets an account that was not used for long and has nothing to tell.
-    fn forget(&self, account: &Arc<Account>) -> bool {
-        if account.idle.load(Relaxed) < FORGOTTEN {
-            return false;
+    /// Whether nobody wants to know of an account, and there is nothing to tell.
+    fn rests(&self, account: &Account) -> bool {
+        let is_idle = account.idle.load(Relaxed) >= RESTING && !account.is_wanted.load(Relaxed);
+        // One that could not be told is tried until it is: till then the fallback decides.
+        is_idle && !account.has_failed(self.strict.times_opened()) && {
+            let mut book = account.book.lock();
+            account.write_down(&mut book);
+            book.ledger.unsent() == 0
         }
-        let mut accounts = self.shard(&account.key).lock();
-        // One is held there, the other by the caller.
-        if Arc::strong_count(account) > 2 {
-            return false;
-        }
-        let mut book = account.book.lock();
-        account.write_down(&mut book);
-        if book.ledger.unsent() > 0 {
-            return false;
-        }
-        accounts.remove(&account.key);
-        true
+    }
+
+    /// Forgets those of a shard that have rested for long and that nobody holds.
+    fn forget(&self, shard: usize, now: Instant) {
+        let long = self.interval * FORGOTTEN;
+        self.shards[shard].lock().retain(|_, account| {
+            let settled = account.book.lock().settled;
+            Arc::strong_count(account) > 1 || now < settled + long || !self.rests(account)
+        });
     }
 
     /// Tells Redis what was consumed of an account that is due since then, and says when it is due again.
@@ -84,34 +97,43 @@ impl<C: Clock> Shared<C> {
         let _turn = account.turn.lock().await;
         let asked = Instant::now();
         // If it could not be told its sum will say it again; meanwhile this node decides by what it knows.
-        let pause = self.sync(account, due).await.unwrap_or(self.interval);
-        self.agenda.put(account, asked + self.spread(pause));
+        let pause = self.sync(account, due).await.unwrap_or(Some(self.interval));
+        self.put(account, asked, pause);
     }
 
     /// Asks for an account of which too little is known to decide by. Those who want to know it at the same time share the answer.
     pub(super) async fn refresh(&self, account: &Arc<Account>, now: Time) {
         let since = Instant::now();
         let _turn = account.turn.lock().await;
-        if account.is_stale(now) && self.can_ask(account) {
-            let pause = self.sync(account, since).await.unwrap_or(self.interval);
-            self.agenda.put(account, since + self.spread(pause));
+        if account.is_stale(now, self.strict.times_opened()) && self.can_ask(account) {
+            let pause = self.sync(account, since).await.unwrap_or(Some(self.interval));
+            self.put(account, since, pause);
         }
     }
 
-    /// How soon to ask again, if there was an answer.
-    async fn sync(&self, account: &Account, due: Instant) -> Option<Duration> {
+    fn put(&self, account: &Arc<Account>, asked: Instant, pause: Option<Duration>) {
+        if let Some(pause) = pause {
+            self.agenda.put(account, asked + self.spread(pause));
+        }
+    }
+
+    /// How soon to ask again, if there was an answer, and unless it rests.
+    async fn sync(&self, account: &Account, due: Instant) -> Option<Option<Duration>> {
+        account.is_wanted.store(false, Relaxed);
         let (opened, asked) = (self.strict.times_opened(), self.limiter.clock().now());
         let (told, rule, figures) = {
             let mut book = account.book.lock();
             account.write_down(&mut book);
-            if book.settled.1 != opened || account.is_unheard() {
+            if !account.is_heard(opened) {
                 self.forgive(account, &mut book);
             }
             (book.ledger.statement(), Arc::clone(&book.rule), Arc::clone(&book.figures))
         };
         let settled = self.strict.sync(&account.key, &figures, (&self.node, told)).await;
-        account.is_unheard.store(settled.is_err(), Relaxed);
-        let settled = settled.ok()?;
+        let Ok(settled) = settled else {
+            account.note_heard(opened, false);
+            return None;
+        };
         let now = Instant::now();
         let (news, since) = {
             let mut book = account.book.lock();
@@ -120,12 +142,18 @@ impl<C: Clock> Shared<C> {
             }
             // What was consumed meanwhile is not in the answer.
             account.write_down(&mut book);
-            let since = std::mem::replace(&mut book.settled, (now, opened)).0;
+            let since = std::mem::replace(&mut book.settled, now);
             (book.ledger.settle(told, settled), since)
         };
         self.measure(news.others(), (now - due, now - since));
-        news.apply(&self.limiter, &rule, account.identity);
+        // After an outage or a rest the others' charges are those of a long time.
+        match account.is_heard(opened) && now - since < A_LONG_SILENCE * self.interval {
+            true => news.apply(&self.limiter, &rule, account.identity),
+            false => news.catch_up(&self.limiter, &rule, account.identity),
+        }
         account.refreshed(asked, self.interval);
+        // Not before that: until then the share decides.
+        account.note_heard(opened, true);
         Some(self.pause(&rule, account))
     }
 
@@ -147,14 +175,14 @@ impl<C: Clock> Shared<C> {
         self.overshoot.fetch_max((rate * unknown).ceil() as u64, Relaxed);
     }
 
-    /// How soon to ask again: sooner near the limit, later where nothing happens.
-    fn pause(&self, rule: &Rule, account: &Account) -> Duration {
+    /// How soon to ask again: sooner near the limit, and not at all where nothing happens.
+    fn pause(&self, rule: &Rule, account: &Account) -> Option<Duration> {
         let standing = self.limiter.peek(rule, account.identity);
         let is_near = standing.remaining < standing.limit / 4;
         match account.idle.load(Relaxed) {
-            0 if is_near => self.interval / 4,
-            0..RESTING => self.interval,
-            _ => self.interval * 4,
+            0 if is_near => Some(self.interval / 4),
+            0..RESTING => Some(self.interval),
+            _ => None,
         }
     }
 
@@ -165,22 +193,9 @@ impl<C: Clock> Shared<C> {
     }
 }
 
-impl News {
-    /// Does to this node's own counter what the news mean to it.
-    pub fn apply<C: Clock>(self, limiter: &Limiter<C>, rule: &Rule, identity: Identity) {
-        let before = match self {
-            News::Others(consumed) => return limiter.absorb(rule, identity, consumed),
-            // How deep in debt it is already does not show in what remains: it is not to owe the same a second time.
-            News::Left(..0) | News::Anew(_) => Before::Forgotten,
-            News::Left(_) => Before::Kept,
-        };
-        limiter.absorb_by(rule, identity, before, |remaining| self.charge(remaining));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use tollgate_engine::{Limit, Rate};
+    use tollgate_engine::{Limit, Limiter, Rate};
 
     use super::*;
     use crate::{Figures, Hybrid, Settings};
@@ -212,12 +227,12 @@ mod tests {
         hybrid.consumed_of(&account, (&rule, &figures), 1);
         assert!(due_by(Instant::now()).is_err(), "it is in use already");
 
-        assert_eq!(shared.pause(&rule, &account), hour);
+        assert_eq!(shared.pause(&rule, &account), Some(hour));
         limiter.check(&rule, id, 76).unwrap();
-        assert_eq!(shared.pause(&rule, &account), hour / 4, "near the limit");
+        assert_eq!(shared.pause(&rule, &account), Some(hour / 4), "near the limit");
         account.idle.store(1, Relaxed);
-        assert_eq!(shared.pause(&rule, &account), hour);
+        assert_eq!(shared.pause(&rule, &account), Some(hour));
         account.idle.store(RESTING, Relaxed);
-        assert_eq!(shared.pause(&rule, &account), 4 * hour);
+        assert_eq!(shared.pause(&rule, &account), None, "it rests");
     }
 }

@@ -160,6 +160,12 @@ impl Outage {
         !self.untold.lock().is_listed
     }
 
+    /// Whether something was admitted that nobody was told of, listed or not.
+    pub(super) fn owes(&self) -> bool {
+        let untold = self.untold.lock();
+        untold.is_listed || untold.admitted > 0
+    }
+
     /// Takes out what was admitted and is to be told now.
     pub(super) fn take_debt<C: Clock>(
         &self,

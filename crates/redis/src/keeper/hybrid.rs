@@ -54,7 +54,10 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
         };
         // Of more counters than may be in use the others are not told; the limiter decides all the same.
         let told = shared.told.get_or(whose.hash, make, || ());
-        told.map(|told| Counter::new(told)).map_err(|()| Answered::Uncounted)
+        told.map(|told| Counter::new(told)).map_err(|()| {
+            shared.hybrid.note_unshared();
+            Answered::Uncounted
+        })
     }
 
     #[inline]
@@ -75,9 +78,11 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
     fn try_charge(&self, asked: &Asked<'_>) -> Option<Answered> {
         let Terms { shared, share, rule, .. } = &*self.0;
         let told = asked.counter.get::<Told>()?;
-        if shared.strict.is_up() && !told.account.is_unheard() {
+        if shared.hybrid.is_heard(&told.account) {
             return None;
         }
+        // After an outage nobody may ask for it until it is told, and whoever is refused tells nothing.
+        shared.hybrid.tell_soon(&told.account);
         // The limiter has charged this request already; where it did not because it only observes, nobody is refused.
         let left = shared.limiter.peek(rule, told.identity).remaining.saturating_add(asked.cost);
         // What is admitted meanwhile stands in the account, and is told when that is possible.

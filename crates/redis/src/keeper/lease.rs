@@ -47,10 +47,14 @@ impl Leased {
 
     /// What was admitted while nothing could be leased is paid from what is leased next.
     pub(super) fn recover<C: Clock>(&self, shared: &Shared<C>) -> bool {
+        self.owe(shared);
+        self.outage.settle()
+    }
+
+    fn owe<C: Clock>(&self, shared: &Shared<C>) {
         let figures = self.held.figures.lock().clone();
         let debt = self.outage.take_debt(&shared.limiter, self.identity, &figures);
         self.held.owe(debt.admitted, debt.unpaid, debt.in_view);
-        self.outage.settle()
     }
 }
 
@@ -131,6 +135,10 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             let Terms { shared, figures, .. } = &*self.0;
             let deadline = shared.deadline(asked.now);
             let wanted = (figures, asked.cost);
+            // Else the slice that this request brings would be spent before it has paid.
+            if leased.outage.owes() {
+                leased.owe(shared);
+            }
             let decided =
                 shared.leases.take_of(&leased.held, wanted, (Some(asked.now), deadline)).await;
             let Ok(decision) = decided else { return self.fall_back(&asked, leased) };

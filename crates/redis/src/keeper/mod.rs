@@ -83,6 +83,8 @@ pub struct SharingState {
     pub fallbacks: u64,
     /// Hybrid counters in use.
     pub hybrid_in_use: usize,
+    /// Charges of hybrid counters that the others are not told of, because there are more in use than may be.
+    pub unshared: u64,
     /// The longest that a charge made on another node stays unknown here: 2τ + d.
     pub staleness: Duration,
     /// By how much at most all nodes together admitted more of one hybrid counter than its limit, since this was last asked.
@@ -153,6 +155,7 @@ impl<C: Clock + 'static> SharedCounters<C> {
             nodes: shared.nodes.count(),
             fallbacks: shared.outages.decided(),
             hybrid_in_use: shared.hybrid.in_use(),
+            unshared: shared.hybrid.unshared(),
             staleness: shared.hybrid.staleness() + shared.hybrid.round_trip(),
             overshoot: shared.hybrid.overshoot(),
         }

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tokio::time::timeout_at;
 use tollgate_core::Kind;
 use tollgate_engine::{Clock, Decision, Identity, Strategy, Time};
 use tollgate_gate::elsewhere::{
@@ -39,6 +41,8 @@ pub(super) struct Counted {
     outage: Outage,
     /// What was admitted in outages and told afterwards.
     ledger: Mutex<Ledger>,
+    /// One tells at a time, a request or whoever tells of all: answers are entered in the order of what was told.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl Counted {
@@ -49,6 +53,7 @@ impl Counted {
     /// Charges what was admitted while Redis could not be asked, into debt if need be. A log cannot be: each of its charges
     /// has a moment. `false` if it is to be tried again.
     pub(super) async fn recover<C: Clock>(&self, shared: &Shared<C>, figures: &Figures) -> bool {
+        let _turn = self.turn.lock().await;
         let debt = self.outage.take_debt(&shared.limiter, self.identity, figures);
         if figures.limit().kind() == Kind::SlidingWindowLog {
             return self.outage.settle();
@@ -152,6 +157,24 @@ fn decided<C: Clock + 'static>(parts: Parts<C>, answer: Answer) -> TogetherAnswe
     TogetherAnswered { answers, give_back: Some(Box::new(give_back)) }
 }
 
+/// Charges what this node admitted of these counters while Redis could not be asked: else that would be granted once more, to
+/// whoever asks before it is told. `false` if it cannot be: then the outage lasts.
+async fn owes_nothing<C: Clock + 'static>(parts: &Parts<C>, begun: Time) -> bool {
+    let mut recover = Vec::new();
+    for part in parts {
+        if part.counted().outage.owes() {
+            let Terms { shared, figures, .. } = &*part.terms;
+            recover.push(part.counted().recover(shared, figures));
+        }
+    }
+    let Some(shared) = parts.first().map(|part| &part.terms.shared) else { return true };
+    if recover.is_empty() || !shared.strict.is_up() {
+        return recover.is_empty();
+    }
+    let recovered = timeout_at(shared.deadline(begun), join_all(recover)).await;
+    recovered.is_ok_and(|all| all.into_iter().all(|is_settled| is_settled))
+}
+
 /// Redis could not be asked: each node decides by itself.
 fn fallen_back<C: Clock + 'static>(parts: Parts<C>) -> TogetherAnswered {
     let answers: Vec<Answered> = parts.iter().map(Part::fall_back).collect();
@@ -177,6 +200,7 @@ impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
             identity: whose.identity,
             outage: Outage::new(),
             ledger: Mutex::new(Ledger::begin()),
+            turn: tokio::sync::Mutex::default(),
         };
         let held = shared.counted.get_or(whose.hash, || Ok::<_, ()>(make()), || ());
         // Nothing of it has to be held: Redis knows it all.
@@ -193,9 +217,12 @@ impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
                 let answers = asked.iter().map(|_| Answered::Unavailable(what)).collect();
                 return TogetherAnswered { answers, give_back: None };
             }
+            let begun = asked.first().map_or(Time::EPOCH, |first| first.asked.now);
+            if !owes_nothing(&parts, begun).await {
+                return fallen_back(parts);
+            }
             let answered = {
                 let charges: SmallVec<[Charge<'_>; 4]> = parts.iter().map(Part::charge).collect();
-                let begun = asked.first().map_or(Time::EPOCH, |first| first.asked.now);
                 // Else the connection's deadline is the request's.
                 let has_waited = shared.waited(begun) >= A_MOMENT;
                 let deadline = has_waited.then(|| shared.deadline(begun));

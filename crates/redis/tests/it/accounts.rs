@@ -11,11 +11,11 @@ use crate::hybrid::node_telling_every;
 use crate::servers::{Brand, Server, on_both, run, until};
 
 /// In microseconds.
-const NOW: u64 = 1_767_225_600_000_000;
+pub const NOW: u64 = 1_767_225_600_000_000;
 
 /// Nodes that tell one counter of a thousand a day what they consumed, all at the same moment unless a test moves it.
-struct Desk {
-    now: u64,
+pub struct Desk {
+    pub now: u64,
     connection: redis::Connection,
     driven: Driven,
     figures: Figures,
@@ -26,7 +26,7 @@ impl Desk {
         Desk::of(server, &Limit::token_bucket(Rate::per_day(1000)).build().unwrap())
     }
 
-    fn of(server: &Server, limit: &Limit) -> Desk {
+    pub fn of(server: &Server, limit: &Limit) -> Desk {
         let mut connection = server.connection();
         let driven = Driven::default();
         for body in driven.bodies() {
@@ -36,7 +36,7 @@ impl Desk {
     }
 
     /// Tells what an account has to tell.
-    fn sync(&mut self, node: &str, account: &mut Account) -> News {
+    pub fn sync(&mut self, node: &str, account: &mut Account) -> News {
         let told = account.told();
         let answer = self.lose_answer(node, account);
         account.settle(told, &answer).unwrap()
@@ -81,9 +81,9 @@ fn told_after_the_window(brand: Brand) {
     assert_eq!(desk.sync("other", &mut other), News::Left(800), "the 300 are of the window before");
     assert_eq!((desk.number("count"), desk.number("window_start")), (200, (NOW + DAY) as i64));
     // Both have as much less of the new window, and all there was is in the sum.
-    assert_eq!(desk.sync("one", &mut one), News::Others(200));
+    assert_eq!(desk.sync("one", &mut one), News::Others(200, 800));
     assert_eq!((desk.number("count"), desk.number("total")), (200, 500));
-    assert_eq!(desk.sync("other", &mut other), News::Others(0));
+    assert_eq!(desk.sync("other", &mut other), News::Others(0, 800));
 }
 
 /// A limit was hybrid, and its nodes made a debt. Now it is leased: whoever asks for a slice must not let the debt expire.
@@ -130,7 +130,7 @@ fn begun_anew(brand: Brand) {
     let mut other = Account::default();
     other.consume(50);
     assert_eq!(desk.sync("b", &mut other), News::Left(150));
-    assert_eq!(desk.sync("a", &mut second), News::Others(50));
+    assert_eq!(desk.sync("a", &mut second), News::Others(50, 150));
     // However often it comes back, there is one field of it.
     for _ in 0..10 {
         let mut next = Account::default();
@@ -214,8 +214,8 @@ fn made_new(brand: Brand) {
         assert_eq!(desk.sync("c", &mut Account::default()), News::Anew(capacity - 5));
         // That was once.
         one.consume(2);
-        assert_eq!(desk.sync("a", &mut one), News::Others(0));
-        assert_eq!(desk.sync("b", &mut two), News::Others(2));
+        assert_eq!(desk.sync("a", &mut one), News::Others(0, capacity - 7));
+        assert_eq!(desk.sync("b", &mut two), News::Others(2, capacity - 7));
         assert_eq!(desk.number("total"), 7);
     }
 }
@@ -262,30 +262,30 @@ fn given_back(brand: Brand) {
     account.consume(1);
     assert_eq!(desk.sync_and_give_back("a", &mut account, 1), News::Left(999));
     account.consume(2);
-    assert_eq!(desk.sync_and_give_back("a", &mut account, 2), News::Others(0));
+    assert_eq!(desk.sync_and_give_back("a", &mut account, 2), News::Others(0, 997));
     account.consume(4);
     account.give_back(3);
-    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    assert_eq!(desk.sync("a", &mut account), News::Others(0, 996));
     assert_eq!(desk.number("total"), 4);
     // An answer was lost, but the call has run.
     account.consume(40);
     desk.lose_answer("a", &mut account);
     account.give_back(30);
     account.consume(100);
-    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    assert_eq!(desk.sync("a", &mut account), News::Others(0, 856));
     assert_eq!((desk.number("total"), desk.number("tokens")), (144, 856));
     // Another has not: nothing is counted that was given back.
     account.consume(40);
     account.told();
     account.give_back(30);
-    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    assert_eq!(desk.sync("a", &mut account), News::Others(0, 846));
     assert_eq!(desk.number("total"), 154);
     account.consume(40);
     account.told();
     account.give_back(40);
-    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    assert_eq!(desk.sync("a", &mut account), News::Others(0, 846));
     account.consume(6);
-    assert_eq!(desk.sync("a", &mut account), News::Others(0));
+    assert_eq!(desk.sync("a", &mut account), News::Others(0, 840));
     assert_eq!((desk.number("total"), desk.number("tokens")), (160, 840));
 }
 
@@ -310,8 +310,8 @@ fn names_of_long_ago(brand: Brand) {
     assert!(fields.contains(&"node:steady".to_owned()) && fields.contains(&"node:299".to_owned()));
     // One that comes back is counted from where it was, and hears of the others.
     late.consume(5);
-    assert_eq!(desk.sync("late", &mut late), News::Others(600));
-    assert_eq!(desk.sync("late", &mut late), News::Others(0));
+    assert_eq!(desk.sync("late", &mut late), News::Others(600, 993));
+    assert_eq!(desk.sync("late", &mut late), News::Others(0, 993));
     assert_eq!(desk.number("total"), 612);
 }
 

@@ -36,7 +36,7 @@ enum Phases {
 const ALL_PHASES: [Phases; 5] =
     [Phases::Together, Phases::Spread, Phases::JustMissed, Phases::Ambush, Phases::Newcomers];
 
-/// A node as `rounds.rs` has it: it tells every τ, seldom where nothing happens, and at once after that. Who asks for a counter
+/// A node as `rounds.rs` has it: it tells every τ, not at all where nothing happens, and at once after that. Who asks for a counter
 /// that is new or has rested waits for the answer.
 struct Simulated {
     limiter: Limiter<FakeClock>,
@@ -45,6 +45,8 @@ struct Simulated {
     /// When it speaks next, and when it last did.
     due: u64,
     spoke: u64,
+    /// When it last heard something.
+    heard: u64,
     told: Option<Told>,
     answer: Option<redis::Value>,
     /// Rounds in which nothing was consumed; whether anything was since it spoke, and before.
@@ -63,7 +65,7 @@ impl Simulated {
         let limiter = Limiter::with_clock(clock.clone(), 1000);
         let rule = limiter.define("user", limit.clone());
         let (account, idle) = (Account::default(), RESTING);
-        let (spoke, told, answer) = (0, None, None);
+        let (spoke, heard, told, answer) = (0, 0, None, None);
         let (has_consumed, tells_something, fresh_until, waiting) = (false, false, 0, 0);
         Simulated {
             limiter,
@@ -71,6 +73,7 @@ impl Simulated {
             account,
             due,
             spoke,
+            heard,
             told,
             answer,
             idle,
@@ -97,12 +100,16 @@ impl Simulated {
         }
         let (Some(told), Some(answer)) = (self.told.take(), self.answer.take()) else { return 0 };
         let news = self.account.settle(told, &answer).unwrap();
-        news.apply(&self.limiter, &self.rule, self.limiter.identity("alice"));
+        let id = self.limiter.identity("alice");
+        match now - std::mem::replace(&mut self.heard, now) < 2 * u64::from(RESTING) * TAU {
+            true => news.apply(&self.limiter, &self.rule, id),
+            false => news.catch_up(&self.limiter, &self.rule, id),
+        }
         let is_used = self.has_consumed || self.tells_something;
         self.idle = if is_used { 0 } else { self.idle + 1 };
         let rests = self.idle >= RESTING;
         self.fresh_until = if rests { self.spoke + TAU } else { u64::MAX };
-        self.due = self.spoke + if rests { u64::from(RESTING) * TAU } else { TAU };
+        self.due = if rests { u64::MAX } else { self.spoke + TAU };
         let waiting = std::mem::take(&mut self.waiting);
         self.ask(now, waiting)
     }

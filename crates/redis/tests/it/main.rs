@@ -13,6 +13,7 @@ mod differential;
 mod documented;
 mod gated;
 mod groups;
+mod healing;
 mod hybrid;
 mod keepers;
 mod killed;

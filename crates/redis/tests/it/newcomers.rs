@@ -5,26 +5,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tollgate_engine::{Limiter, SystemClock};
+use tokio::time::Instant;
+use tollgate_engine::{Limit, Limiter, Rate, SystemClock};
 use tollgate_gate::{Gate, Holder, InForce};
 use tollgate_policy::compile::{Policy, Work};
 use tollgate_policy::shapes::Fallback;
-use tollgate_redis::{Settings, SharedCounters, Sharing};
+use tollgate_redis::{Figures, Hybrid, Settings, SharedCounters, Sharing, Strict};
 
 use crate::servers::{Brand, Server, on_both, run, until};
 
-const CAPACITY: usize = 100;
+pub const CAPACITY: usize = 100;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A node that decides whole chains: a user's limit, which time does not fill while a test runs.
-struct Node {
+pub struct Node {
     gate: Gate,
     in_force: Arc<InForce>,
-    shared: SharedCounters<SystemClock>,
+    pub shared: SharedCounters<SystemClock>,
 }
 
 impl Node {
-    async fn start(server: &Server, timeout: Duration) -> Node {
+    pub async fn start(server: &Server, timeout: Duration) -> Node {
+        Node::start_at(&server.url(), timeout).await
+    }
+
+    pub async fn start_at(url: &str, timeout: Duration) -> Node {
         let text = format!(
             "
 rate_limit_sync: {{ enabled: true }}
@@ -37,7 +42,7 @@ tenants: [ {{ id: acme, plan: a }} ]
             .unwrap_or_else(|faults| panic!("{}", faults.diagnostics));
         let limiter = Arc::new(Limiter::new());
         let sharing = Sharing {
-            settings: Settings::new(&server.url()).unwrap().timeout(timeout),
+            settings: Settings::new(url).unwrap().timeout(timeout),
             prefix: "tollgate".to_owned(),
             interval: INTERVAL,
             fallback: Fallback::LocalOnly,
@@ -59,9 +64,22 @@ tenants: [ {{ id: acme, plan: a }} ]
     }
 
     /// How many of so many are admitted that come at the same moment.
-    async fn burst(&self, many: usize) -> usize {
+    pub async fn burst(&self, many: usize) -> usize {
         let all = join_all((0..many).map(|_| self.is_admitted())).await;
         all.into_iter().filter(|is_admitted| *is_admitted).count()
+    }
+
+    /// Waits until it asks for nothing any more; every second it says that it is alive.
+    async fn rests(&self) {
+        let mut before = self.calls();
+        loop {
+            tokio::time::sleep(3 * INTERVAL).await;
+            let calls = self.calls();
+            if calls <= before + 1 {
+                return;
+            }
+            before = calls;
+        }
     }
 
     fn calls(&self) -> u64 {
@@ -69,13 +87,13 @@ tenants: [ {{ id: acme, plan: a }} ]
     }
 }
 
-async fn all_is_told(server: &Server, left: i64) {
+pub async fn all_is_told(server: &Server, left: i64) {
     let key = || server.ask::<Vec<String>>(&["KEYS", "tollgate:ratelimit:*"]).pop();
     let tokens = || key().and_then(|key| server.ask::<Option<i64>>(&["HGET", &key, "tokens"]));
     until("all is told", || tokens() == Some(left)).await;
 }
 
-const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_secs(20);
 
 fn a_node_that_is_new_to_a_counter_admits_nothing_that_others_have_spent(brand: Brand) {
     let server = Server::start(brand);
@@ -100,14 +118,35 @@ fn a_node_whose_counter_has_rested_admits_nothing_that_others_have_spent(brand: 
         let (one, two) = (Node::start(&server, LONG).await, Node::start(&server, LONG).await);
         assert_eq!(two.burst(1).await, 1);
         all_is_told(&server, CAPACITY as i64 - 1).await;
-        // It is asked for ever more seldom.
-        let before = two.calls();
-        until("it rests", || two.calls() > before + 16).await;
+        two.rests().await;
         assert_eq!(one.burst(CAPACITY).await, CAPACITY - 1);
         all_is_told(&server, 0).await;
         // What it asked for a moment before may be decided by for so long.
         tokio::time::sleep(INTERVAL).await;
         assert_eq!(two.burst(CAPACITY).await, 0);
+    });
+}
+
+/// Whoever is refused does not wait for Redis, but has it asked.
+fn a_counter_that_rests_and_refuses_learns_that_it_was_made_new(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let node = Node::start(&server, LONG).await;
+        assert_eq!(node.burst(CAPACITY).await, CAPACITY);
+        all_is_told(&server, 0).await;
+        node.rests().await;
+        assert!(!node.is_admitted().await);
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(CAPACITY as u64).build().unwrap();
+        let strict = Strict::start(Settings::new(&server.url()).unwrap().timeout(LONG));
+        strict.up().await;
+        let other = Hybrid::start(strict, Arc::new(Limiter::new()), (INTERVAL, 10));
+        let key = server.ask::<Vec<String>>(&["KEYS", "tollgate:ratelimit:*"]).pop().unwrap();
+        other.reset(&key, &Figures::of(&limit).unwrap()).await.unwrap();
+        let begin = Instant::now();
+        while !node.is_admitted().await {
+            assert!(begin.elapsed() < LONG, "it never learns of it");
+            tokio::time::sleep(INTERVAL / 10).await;
+        }
     });
 }
 
@@ -129,5 +168,6 @@ fn a_silent_redis_is_waited_for_once_and_then_the_share_decides(brand: Brand) {
 on_both! {
     first => a_node_that_is_new_to_a_counter_admits_nothing_that_others_have_spent;
     rested => a_node_whose_counter_has_rested_admits_nothing_that_others_have_spent;
+    made_new => a_counter_that_rests_and_refuses_learns_that_it_was_made_new;
     silent => a_silent_redis_is_waited_for_once_and_then_the_share_decides;
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tollgate_engine::{Limit, Limiter, Rate};
-use tollgate_redis::{Figures, Hybrid, Settings, Strict};
+use tollgate_redis::{Figures, Hybrid, Leases, Settings, Strict};
 
 use crate::hybrid::node_telling_every;
-use crate::servers::{Brand, Server, on_both, run, until};
+use crate::servers::{Brand, Server, calls, on_both, run, until};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -27,6 +27,7 @@ fn many_are_due(brand: Brand) {
         let rule = limiter.define("user", limit);
         for nth in 0..MANY {
             let id = limiter.identity(&nth);
+            limiter.check(&rule, id, 1).unwrap();
             assert!(hybrid.consumed(&format!("user/{nth}"), (&rule, id), &figures, 1));
         }
         assert_eq!(hybrid.in_use(), MANY);
@@ -82,7 +83,52 @@ fn the_bound_is_measured(brand: Brand) {
     });
 }
 
+/// Most callers of a public service come once. What broke: each of them cost 66 scripts until it was forgotten.
+fn a_counter_that_rests_is_not_asked_for(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let (node, limiter, rule) =
+            node_telling_every(Duration::from_millis(5), &server, &limit).await;
+        let id = limiter.identity("alice");
+        node.consumed("alice", (&rule, id), &figures, 3);
+        until("it is forgotten", || node.in_use() == 0).await;
+        assert_eq!(server.ask::<i64>(&["HGET", "alice", "total"]), 3);
+        let asked = calls(&server);
+        assert!(asked <= 8, "{asked} scripts");
+    });
+}
+
+/// A small `max_keys` is not divided into shards of one or two, some of which are full while others are empty.
+fn few_counters_have_room(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let strict = Strict::start(Settings::new(&server.url()).unwrap().timeout(HOUR));
+        strict.up().await;
+        let limiter = Arc::new(Limiter::new());
+        let rule = limiter.define("user", limit);
+        let hybrid = Hybrid::start(strict.clone(), Arc::clone(&limiter), (HOUR, 200));
+        let leases = Leases::new(strict, HOUR, 200);
+        let mut shared = 0;
+        for nth in 0..200 {
+            let (key, id) = (format!("user/{nth}"), limiter.identity(&nth));
+            shared += u32::from(hybrid.consumed(&key, (&rule, id), &figures, 1));
+            shared += u32::from(leases.take(&format!("leased/{nth}"), &figures, 1).await.is_ok());
+        }
+        assert_eq!(shared, 400);
+        let id = limiter.identity("another");
+        assert!(!hybrid.consumed("another", (&rule, id), &figures, 1));
+        assert_eq!(hybrid.unshared(), 1);
+        assert!(leases.take("another", &figures, 1).await.is_err());
+    });
+}
+
 on_both! {
+    resting => a_counter_that_rests_is_not_asked_for;
+    few => few_counters_have_room;
     burst => many_are_due;
     at_once => first_charges_are_told_at_once;
     bound => the_bound_is_measured;

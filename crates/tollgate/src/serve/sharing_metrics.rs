@@ -46,6 +46,11 @@ pub(crate) fn encode(encoder: &mut DescriptorEncoder<'_>, state: &SharingState) 
             "Charges that `fallback_on_error` decided because Redis could not be asked",
             state.fallbacks,
         ),
+        (
+            "tollgate_hybrid_unshared",
+            "Charges of hybrid counters that other nodes are not told of: more than `counters.max_keys` are in use",
+            state.unshared,
+        ),
     ] {
         let counter = ConstCounter::new(value);
         counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
