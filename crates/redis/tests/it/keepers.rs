@@ -250,11 +250,12 @@ fn every_slice_is_returned(brand: Brand) {
         let consistency = Consistency::Lease;
         let node = Arc::new(Node::start(&server.url(), Terms { consistency, ..TERMS }).await);
         let all = 17_000u128;
-        let takers: Vec<_> = (0..8)
+        // So many at a time that all are taken long before the first of the slices ends.
+        let takers: Vec<_> = (0..64)
             .map(|part| {
                 let node = Arc::clone(&node);
                 tokio::spawn(async move {
-                    for nth in (part..all).step_by(8) {
+                    for nth in (part..all).step_by(64) {
                         let counter = node.counter_of(&format!("n{nth}"), nth << 64);
                         assert!(is_admitted(node.ask_for(&counter, 1).await));
                     }
