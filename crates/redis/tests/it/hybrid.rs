@@ -277,7 +277,10 @@ fn nodes_learn_of_one_another_exactly(brand: Brand) {
             }
         }
         let left = 10_000 - 40 * 10 * 5;
+        // They are in use meanwhile: what rests learns nothing until it is asked for.
         until("both know all", || {
+            one.consumed("alice", (&rule_one, id_one), &figures, 0);
+            two.consumed("alice", (&rule_two, id_two), &figures, 0);
             of_one.peek(&rule_one, id_one).remaining == left
                 && of_two.peek(&rule_two, id_two).remaining == left
         })

@@ -166,11 +166,13 @@ fn hybrid_nodes_go_on_after_a_failover(brand: Brand) {
         for node in &nodes {
             node.up().await;
         }
-        until("both are told", || {
-            let left: i64 = watched.replica.ask(&["HGET", KEY, "tokens"]);
-            left == 280 && nodes.iter().all(|node| node.left() == 280)
-        })
-        .await;
+        let left = || watched.replica.ask::<i64>(&["HGET", KEY, "tokens"]);
+        until("both have told it", || left() == 280).await;
+        // Who was back first rests meanwhile, and hears of the other when it is used.
+        for node in &nodes {
+            assert!(node.is_admitted().await);
+        }
+        until("all know it", || left() == 278 && nodes.iter().all(|node| node.left() == 278)).await;
     });
 }
 
