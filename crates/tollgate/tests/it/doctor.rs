@@ -159,7 +159,7 @@ fn rights_are_tried_on_every_primary(brand: Brand) {
     let cluster = Cluster::start(brand);
     let url = cluster.url().replace("redis://", "redis://weak:secret@");
     let advised = ["~tollgate:*", "&tollgate:*", "+@read", "+@write", "+@scripting", "+@pubsub"];
-    let rest = ["+@connection", "+time", "+info", "+role", "+cluster|slots"];
+    let rest = ["+@connection", "+time", "+info", "+role", "+cluster|slots", "+cluster|info"];
     let set = |server: &Server, more: &[&str]| {
         let user = ["ACL", "SETUSER", "weak", "reset", "on", ">secret"];
         server.ask::<String>(&[&user, &advised[..], &rest, more].concat());
