@@ -27,7 +27,7 @@ pub(super) struct Facts {
     pub(super) unreachable: Option<String>,
     /// Every primary; the first is the one that was named.
     pub(super) servers: Vec<Server>,
-    /// `CLUSTER INFO`, where there is a cluster.
+    /// `CLUSTER INFO`, where there is a cluster; empty if it does not tell.
     pub(super) cluster: Option<BTreeMap<String, String>>,
     /// Primaries that the cluster has and that did not answer.
     pub(super) silent: Vec<(String, String)>,
@@ -96,9 +96,8 @@ pub(super) async fn ask(settings: &Settings, prefix: &str) -> Facts {
     facts.servers.push(server);
     if is_clustered {
         let plain = Plain::new(settings.clone().mode(Mode::Single));
-        if let Ok(info) = asked(&plain, cmd("CLUSTER").arg("INFO")).await {
-            facts.cluster = Some(fields(&info));
-        }
+        let info = asked(&plain, cmd("CLUSTER").arg("INFO")).await;
+        facts.cluster = Some(info.map(|info| fields(&info)).unwrap_or_default());
         for (host, port) in primaries(&plain).await {
             let name = format!("{host}:{port}");
             if facts.servers.iter().any(|server| server.name == name) {

@@ -118,7 +118,14 @@ fn cluster(facts: &Facts, mode: RedisMode, findings: &mut Vec<Finding>) {
     }
     let Some(info) = &facts.cluster else { return };
     let ok = text(info, "cluster_slots_ok");
-    if ok == SLOTS && text(info, "cluster_state") == "ok" {
+    if info.is_empty() {
+        let found = "CLUSTER INFO is not answered: whether all slots are served is not known";
+        push(
+            Level::Warning,
+            found.to_owned(),
+            "allow it to the user: `ACL SETUSER … +cluster|info`",
+        );
+    } else if ok == SLOTS && text(info, "cluster_state") == "ok" {
         let servers = facts.servers.len();
         push(Level::Good, format!("all {SLOTS} slots are served, by {servers} primaries"), "");
     } else {
@@ -273,7 +280,7 @@ impl Judging<'_> {
             }
             _ => {
                 "give the user what counters and storage need: `ACL SETUSER … ~tollgate:* &tollgate:* \
-                 +@read +@write +@scripting +@pubsub +@connection +time +info +role +cluster|slots`"
+                 +@read +@write +@scripting +@pubsub +@connection +time +info +role +cluster|slots +cluster|info`"
             }
         });
     }

@@ -182,6 +182,11 @@ fn rights_are_tried_on_every_primary(brand: Brand) {
         set(server, &[]);
         assert!(server.ask::<Vec<String>>(&["KEYS", "*"]).is_empty(), "it leaves nothing behind");
     }
+    // A cluster that does not tell of its slots is one all the same.
+    cluster.servers().iter().for_each(|server| set(server, &["-cluster|info"]));
+    let found = Found::at(&url, &["--mode", "cluster"]);
+    assert!(found.is_good, "{:#?}", found.findings);
+    found.is("cluster", "warning", &["CLUSTER INFO", "+cluster|info"]);
 }
 
 fn what_it_is_for_decides_what_is_wrong(brand: Brand) {
