@@ -72,9 +72,13 @@ impl Head {
         })
     }
 
-    /// Reads the head at the front of `input`, by settings that have been changed so often. One that is the same as the last
-    /// need not be parsed, unless somebody has changed what was made of it.
-    pub(super) fn read(&mut self, input: &Bytes, (limits, changes): (&Limits, u32)) -> Parsed {
+    /// Reads the head at the front of `input`, which is a part of so much memory, by settings that have been changed so often.
+    /// One that is the same as the last need not be parsed, unless somebody has changed what was made of it.
+    pub(super) fn read(
+        &mut self,
+        (input, held): (&Bytes, usize),
+        (limits, changes): (&Limits, u32),
+    ) -> Parsed {
         let is_same =
             !self.bytes.is_empty() && self.changes == changes && input.starts_with(&self.bytes);
         if is_same && self.request.is_as_it_came() {
@@ -84,7 +88,7 @@ impl Head {
         let parsed = parse(input, limits, self);
         if let Parsed::Whole(length) = parsed {
             let has_nothing_behind = self.body.is_end() && !self.expects && !self.wants_switch;
-            let may_come_again = has_nothing_behind && length <= MOST_KEPT;
+            let may_come_again = has_nothing_behind && held <= MOST_KEPT;
             self.bytes = if may_come_again { input.slice(..length) } else { Bytes::new() };
             self.changes = changes;
             if may_come_again {
@@ -196,7 +200,7 @@ impl Head {
     }
 }
 
-/// A head of more bytes is not kept, to be compared with the next.
+/// A head that came with more bytes is not kept, to be compared with the next: it would keep all of them.
 const MOST_KEPT: usize = 4096;
 
 /// For headers that are added on the way.
@@ -268,7 +272,55 @@ impl Meaning {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_policy::shapes::Server;
+
     use super::*;
+    use crate::settings::Settings;
+
+    /// Many heads may come in one piece of memory, and the last of them must not keep it.
+    #[test]
+    fn a_head_is_kept_if_little_came_with_it() {
+        let limits = Settings::new(&Server::default()).limits;
+        let small = Bytes::from_static(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        for (held, is_kept) in [(small.len(), true), (MOST_KEPT, true), (MOST_KEPT + 1, false)] {
+            let mut head = Head::none();
+            for nth in 0..2 {
+                let read = head.read((&small, held), (&limits, 0));
+                assert!(matches!(read, Parsed::Whole(length) if length == small.len()));
+                assert_eq!(head.request.noted(), (is_kept && nth > 0).then_some(7));
+                head.request.note(7);
+                head.leave();
+            }
+            assert_eq!(head.bytes.is_empty(), !is_kept, "{held}");
+            // By other settings, and after another, it is read anew.
+            head.read((&small, held), (&limits, 1));
+            assert_eq!(head.request.noted::<i32>(), None);
+            head.request.note(7);
+            head.leave();
+            let other = Bytes::from_static(b"GET / HTTP/1.1\r\nhost: b\r\n\r\n");
+            head.read((&other, held), (&limits, 1));
+            assert_eq!(head.request.noted::<i32>(), None);
+        }
+    }
+
+    /// Whoever changes a request gets it as it came when it comes again.
+    #[test]
+    fn what_was_changed_is_parsed_again() {
+        let limits = Settings::new(&Server::default()).limits;
+        let bytes = Bytes::from_static(b"GET /a HTTP/1.1\r\nhost: a\r\nx-b: 1\r\n\r\n");
+        let mut head = Head::none();
+        for _ in 0..3 {
+            head.read((&bytes, bytes.len()), (&limits, 0));
+            assert_eq!((head.request.uri().path(), head.request.headers().len()), ("/a", 2));
+            assert_eq!(head.request.headers()["x-b"], "1");
+            head.request.headers_mut().remove("x-b");
+            *head.request.uri_mut() = Uri::from_static("/c");
+            head.request.note(7);
+            head.leave();
+        }
+        head.read((&bytes, bytes.len()), (&limits, 0));
+        assert_eq!(head.request.noted(), Some(7));
+    }
 
     #[test]
     fn a_head_is_parsed_when_it_comes_and_when_it_may_be_whole() {

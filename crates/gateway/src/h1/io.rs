@@ -23,6 +23,8 @@ pub(super) struct Io {
     pub(super) stream: Option<Stream>,
     /// Read and not used yet.
     pub(super) input: Bytes,
+    /// How much memory `input` is a part of: whoever keeps some of it keeps all of that.
+    pub(super) held: usize,
     /// Not sent yet, from `sent` on.
     pub(super) output: Vec<u8>,
     pub(super) sent: usize,
@@ -30,7 +32,7 @@ pub(super) struct Io {
 
 impl Io {
     pub(super) fn new(stream: Stream) -> Io {
-        Io { stream: Some(stream), input: Bytes::new(), output: Vec::new(), sent: 0 }
+        Io { stream: Some(stream), input: Bytes::new(), held: 0, output: Vec::new(), sent: 0 }
     }
 
     fn stream(&mut self) -> io::Result<Pin<&mut Stream>> {
@@ -59,6 +61,7 @@ impl Io {
                 both.extend_from_slice(read);
                 both.freeze()
             };
+            self.held = self.input.len();
             Poll::Ready(Ok(read.len()))
         })
     }

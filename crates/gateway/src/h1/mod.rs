@@ -112,7 +112,7 @@ async fn next((wire, head): (&Wire, &mut Head), worker: &Worker, watch: &Watch) 
         loop {
             let mut io = wire.io();
             if head::may_be_whole(&io.input, seen) || io.input.len() > limits.largest_head() {
-                match head.read(&io.input, (&limits, changes)) {
+                match head.read((&io.input, io.held), (&limits, changes)) {
                     Parsed::Whole(length) => {
                         io.input.advance(length);
                         return Poll::Ready(Next::Head);

@@ -54,7 +54,7 @@ impl Owned {
         let mut io = self.io();
         let (stream, input) = (io.stream.take()?, std::mem::take(&mut io.input));
         let owned = Owned::new(stream);
-        owned.io().input = input;
+        (owned.io().input, owned.io().held) = (input, io.held);
         Some(owned)
     }
 }
