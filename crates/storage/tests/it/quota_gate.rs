@@ -112,13 +112,19 @@ fn the_longest_wait_is_told_whoever_keeps_the_counter() {
 #[test]
 fn who_hangs_up_while_the_store_is_asked_has_charged_nothing() {
     runtime().block_on(async {
-        let place = Place::new(&DAILY.replace("limit: 3", "limit: 1000"));
+        let (store, folder, is_busy) = busy_store();
+        let place = Place::over(store.clone(), folder, &DAILY.replace("limit: 3", "limit: 1000"));
+        let (_, other) = key("acme", 1);
+        let mut busy = std::pin::pin!(store.commit(issue(&other)));
+        assert!(!is_ready_at_once(busy.as_mut()).await);
         {
             let asking = std::pin::pin!(place.ask("ada"));
             // Polled once: the bucket is charged and the store asked for a block.
             let polled = is_ready_at_once(asking).await;
             assert!(!polled, "the first of a period waits for the store");
         }
+        is_busy.store(false, Relaxed);
+        busy.await.unwrap();
         let passage = place.ask("ada").await;
         assert_eq!(Place::remaining(&passage), [4, 999]);
         // Without waiting it can be decided only from now on.
@@ -136,14 +142,7 @@ fn who_hangs_up_while_the_store_is_asked_has_charged_nothing() {
 #[test]
 fn a_reset_is_written_down_before_it_is_answered() {
     runtime().block_on(async {
-        let is_busy = Arc::new(AtomicBool::new(true));
-        let (folder, still) = (tempfile::tempdir().unwrap(), Arc::clone(&is_busy));
-        let wait = move |_: &StoredKey| {
-            while still.load(Relaxed) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
-        let store = Embedded::at(folder.path()).watch_keys(wait).open().unwrap();
+        let (store, folder, is_busy) = busy_store();
         let text = "plans: { free: { quota: { limit: 1000, window: day } } }\n\
                     tenants: [ { id: acme, plan: free } ]\n";
         let place = Place::over(store.clone(), folder, text);
@@ -172,7 +171,6 @@ fn a_reset_is_written_down_before_it_is_answered() {
     });
 }
 
-/// Polls once, and tells whether it was ready.
 #[test]
 fn callers_whom_another_limit_refuses_take_nobodys_place() {
     let text = "
@@ -203,6 +201,20 @@ tenants: [ { id: crowd, plan: free }, { id: acme, plan: pro } ]
     });
 }
 
+/// A store that has to do with a key that it was given until it is told to go on.
+fn busy_store() -> (Store, tempfile::TempDir, Arc<AtomicBool>) {
+    let is_busy = Arc::new(AtomicBool::new(true));
+    let (folder, still) = (tempfile::tempdir().unwrap(), Arc::clone(&is_busy));
+    let wait = move |_: &StoredKey| {
+        while still.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let store = Embedded::at(folder.path()).watch_keys(wait).open().unwrap();
+    (store, folder, is_busy)
+}
+
+/// Polls once, and tells whether it was ready.
 async fn is_ready_at_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
     std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context).is_ready()))
         .await
