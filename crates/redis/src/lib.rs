@@ -22,6 +22,7 @@ mod latencies;
 mod lease;
 mod ledger;
 mod link;
+mod moving;
 mod nodes;
 mod owed;
 mod pipeline;

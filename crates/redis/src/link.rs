@@ -4,15 +4,15 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, Pipeline, RedisError,
     RedisResult, TlsMode, Value,
 };
 
+use crate::moving::Cluster;
 use crate::scripts::SCRIPTS;
 use crate::settings::{Mode, Settings, at_once};
 
@@ -22,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) enum Link {
     Server(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    Cluster(Cluster),
 }
 
 impl Link {
@@ -55,7 +55,7 @@ impl Link {
                     .connection_timeout(CONNECT)
                     .response_timeout(Duration::from_secs(60))
                     .build()?;
-                Link::Cluster(client.get_async_connection().await?)
+                Link::Cluster(Cluster::new(client.get_async_connection().await?, settings))
             }
         })
     }
@@ -63,7 +63,7 @@ impl Link {
     async fn call(&mut self, cmd: &Cmd) -> RedisResult<Value> {
         match self {
             Link::Server(server) => server.send_packed_command(cmd).await?.extract_error(),
-            Link::Cluster(cluster) => cluster.req_packed_command(cmd).await?.extract_error(),
+            Link::Cluster(cluster) => cluster.call(cmd).await,
         }
     }
 
@@ -79,30 +79,13 @@ impl Link {
                 Ok(values.into_iter().map(Value::extract_error).collect())
             }
             Link::Cluster(cluster) => {
-                let calls = pipeline.cmd_iter().map(|cmd| {
-                    let mut cluster = cluster.clone();
-                    async move {
-                        let answer = cluster.req_packed_command(cmd).await;
-                        match answer.and_then(Value::extract_error) {
-                            // The slot is elsewhere, and the driver has learned where: it has not run.
-                            Err(error) if error.kind() == moved() => {
-                                cluster.req_packed_command(cmd).await?.extract_error()
-                            }
-                            other => other,
-                        }
-                    }
-                });
-                Ok(join_all(calls).await)
+                Ok(join_all(pipeline.cmd_iter().map(|cmd| cluster.call(cmd))).await)
             }
         }
     }
 }
 
-const fn moved() -> ErrorKind {
-    ErrorKind::Server(redis::ServerErrorKind::Moved)
-}
-
-fn config() -> AsyncConnectionConfig {
+pub(crate) fn config() -> AsyncConnectionConfig {
     // Calls have a deadline of their own, which also decides whether the server is thought dead.
     AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT))
 }

@@ -10,6 +10,7 @@
 mod account;
 mod agenda;
 mod news;
+mod peak;
 mod rounds;
 
 use std::collections::HashMap;
@@ -28,6 +29,7 @@ use tollgate_engine::{Clock, Identity, Limiter, Rule, Time};
 pub(crate) use self::account::Account;
 use self::account::RESTING;
 use self::agenda::Agenda;
+use self::peak::Peak;
 use crate::calls::IN_BACKGROUND;
 use crate::ledger::Statement;
 use crate::shards::shards_for;
@@ -49,9 +51,9 @@ struct Shared<C> {
     /// Charges that the others are not told of, because there are too many counters in use.
     unshared: AtomicU64,
     /// The most that others were seen to consume of one counter while it stayed unknown here.
-    overshoot: AtomicU64,
-    /// The longest that anything due took to be told and answered of late, in microseconds.
-    round_trip: AtomicU64,
+    overshoot: Peak,
+    /// The longest that anything due took to be told and answered, in microseconds.
+    round_trip: Peak,
 }
 
 type Shard = Mutex<HashMap<String, Arc<Account>>>;
@@ -77,7 +79,7 @@ impl<C: Clock + 'static> Hybrid<C> {
     ) -> Hybrid<C> {
         let random = RandomState::new().hash_one(interval);
         let (shards, most_in_shard) = shards_for(max_keys);
-        let agenda = Arc::<Agenda>::default();
+        let (agenda, now) = (Arc::<Agenda>::default(), Instant::now());
         let shared = Arc::new(Shared {
             strict: strict.clone(),
             limiter,
@@ -88,8 +90,8 @@ impl<C: Clock + 'static> Hybrid<C> {
             most_in_shard,
             agenda: Arc::clone(&agenda),
             unshared: AtomicU64::new(0),
-            overshoot: AtomicU64::new(0),
-            round_trip: AtomicU64::new(0),
+            overshoot: Peak::new(now),
+            round_trip: Peak::new(now),
         });
         tokio::spawn(rounds::run(Arc::downgrade(&shared), agenda, strict));
         Hybrid(shared)
@@ -254,15 +256,15 @@ impl<C: Clock + 'static> Hybrid<C> {
         2 * self.0.interval
     }
 
-    /// d: the longest that a counter which was due waited for its turn and its answer, since this was last asked.
+    /// d: the longest that a counter which was due waited for its turn and its answer, in the last one or two minutes.
     pub fn round_trip(&self) -> Duration {
-        Duration::from_micros(self.0.round_trip.swap(0, Relaxed))
+        Duration::from_micros(self.0.round_trip.read(Instant::now()))
     }
 
-    /// The most that others were seen to consume of one counter in 2τ + d, since this was last asked: by so much at most
-    /// all nodes together admit more than its limit.
+    /// The most that others were seen to consume of one counter in 2τ + d, in the last one or two minutes: by so much at
+    /// most all nodes together admit more than its limit.
     pub fn overshoot(&self) -> u64 {
-        self.0.overshoot.swap(0, Relaxed)
+        self.0.overshoot.read(Instant::now())
     }
 }
 

@@ -145,7 +145,7 @@ impl<C: Clock> Shared<C> {
             let since = std::mem::replace(&mut book.settled, now);
             (book.ledger.settle(told, settled), since)
         };
-        self.measure(news.others(), (now - due, now - since));
+        self.measure(news.others(), (now - due, now - since), now);
         // After an outage or a rest the others' charges are those of a long time.
         match account.is_heard(opened) && now - since < A_LONG_SILENCE * self.interval {
             true => news.apply(&self.limiter, &rule, account.identity),
@@ -167,12 +167,12 @@ impl<C: Clock> Shared<C> {
     }
 
     /// Notes how much of a counter stays unknown here at most, by what others have consumed since it was last settled.
-    fn measure(&self, others: u64, (round_trip, since): (Duration, Duration)) {
+    fn measure(&self, others: u64, (round_trip, since): (Duration, Duration), now: Instant) {
         let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
-        self.round_trip.fetch_max(micros, Relaxed);
+        self.round_trip.note(micros, now);
         let rate = others as f64 / since.max(Duration::from_millis(1)).as_secs_f64();
         let unknown = (2 * self.interval + round_trip).as_secs_f64();
-        self.overshoot.fetch_max((rate * unknown).ceil() as u64, Relaxed);
+        self.overshoot.note((rate * unknown).ceil() as u64, now);
     }
 
     /// How soon to ask again: sooner near the limit, and not at all where nothing happens.

@@ -87,7 +87,8 @@ pub struct SharingState {
     pub unshared: u64,
     /// The longest that a charge made on another node stays unknown here: 2τ + d.
     pub staleness: Duration,
-    /// By how much at most all nodes together admitted more of one hybrid counter than its limit, since this was last asked.
+    /// By how much at most all nodes together admitted more of one hybrid counter than its limit, in the last one or two
+    /// minutes.
     pub overshoot: u64,
 }
 

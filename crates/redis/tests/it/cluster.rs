@@ -8,7 +8,7 @@ use tollgate_redis::{Charge, Figures, Mode, Settings, Strict};
 use crate::groups::{Cluster, Watched};
 use crate::servers::{Brand, on_both, run, until};
 
-fn bucket(capacity: u64) -> Figures {
+pub fn bucket(capacity: u64) -> Figures {
     Figures::of(&Limit::token_bucket(Rate::per_day(1)).burst(capacity).build().unwrap()).unwrap()
 }
 

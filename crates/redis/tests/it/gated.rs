@@ -17,6 +17,11 @@ use crate::servers::{Server, until};
 /// As long as nothing is slow on purpose: a busy machine is no outage.
 const LONG: Duration = Duration::from_secs(20);
 
+/// What a keeper finds one of several counters by.
+pub fn hash(nth: usize) -> u128 {
+    (nth as u128 + 1) << 64 | 7
+}
+
 pub const KEY: &str = "tollgate:ratelimit:one";
 
 /// A node's clock, which need not agree with Redis'.
@@ -148,12 +153,19 @@ tenants: [ {{ id: acme, plan: a }} ]
         until("the breaker opens", || !self.shared.state().is_up).await;
     }
 
-    /// What is left of a hybrid counter, as far as this node knows.
+    /// What is left of a hybrid counter, as far as this node knows. One that rests is asked for, as by a request: however late
+    /// the others tell what they did, who goes on asking hears of it.
     pub fn left(&self) -> u64 {
-        self.left_of("one")
+        self.left_of("one", 1)
     }
 
-    pub fn left_of(&self, name: &str) -> u64 {
+    pub fn left_of(&self, name: &str, hash: u128) -> u64 {
+        let counter = self.counter_of(name, hash);
+        self.keeper.is_stale(&Asked {
+            counter: &counter,
+            cost: 1,
+            now: self.limiter.clock().now(),
+        });
         self.limiter.peek(&self.rule, self.limiter.identity(name)).remaining
     }
 

@@ -4,15 +4,21 @@ use std::time::Duration;
 
 use crate::servers::{Brand, Server};
 
-/// Three servers that share the slots.
+/// Three servers that share the slots, and others that have none yet.
 pub struct Cluster {
     servers: Vec<Server>,
 }
 
 impl Cluster {
     pub fn start(brand: Brand) -> Cluster {
+        Cluster::start_with(brand, 0)
+    }
+
+    /// With so many servers more.
+    pub fn start_with(brand: Brand, more: usize) -> Cluster {
         let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-        let servers: Vec<Server> = (0..3).map(|_| Server::start_clustered(brand, &args)).collect();
+        let all = 0..3 + more;
+        let servers: Vec<Server> = all.map(|_| Server::start_clustered(brand, &args)).collect();
         for (server, slots) in servers.iter().zip([(0, 5460), (5461, 10_922), (10_923, 16_383)]) {
             let (first, last) = (slots.0.to_string(), slots.1.to_string());
             server.ask::<String>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
@@ -21,17 +27,27 @@ impl Cluster {
                 server.ask::<String>(&["CLUSTER", "MEET", "127.0.0.1", &port, talk]);
             }
         }
+        let known = format!("cluster_known_nodes:{}\r", servers.len());
         let is_ready = |server: &Server| {
             let info: String = server.ask(&["CLUSTER", "INFO"]);
-            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+            info.contains("cluster_state:ok") && info.contains(&known)
         };
-        for _ in 0..600 {
-            if servers.iter().all(is_ready) {
-                return Cluster { servers };
-            }
-            std::thread::sleep(Duration::from_millis(50));
+        within_half_a_minute("the cluster forms", || servers.iter().all(is_ready));
+        Cluster { servers }
+    }
+
+    /// Three servers with a replica each, behind them in the same order.
+    pub fn replicated(brand: Brand) -> Cluster {
+        let cluster = Cluster::start_with(brand, 3);
+        for (replica, primary) in cluster.servers[3..].iter().zip(&cluster.servers) {
+            replica.ask::<String>(&["CLUSTER", "REPLICATE", &primary.cluster_id()]);
         }
-        panic!("the cluster does not form");
+        within_half_a_minute("replicas follow", || cluster.servers[3..].iter().all(follows));
+        cluster
+    }
+
+    pub fn end(&mut self, nth: usize) {
+        self.servers[nth].kill();
     }
 
     pub fn url(&self) -> String {
@@ -67,13 +83,7 @@ impl Watched {
         let primary = Server::start(brand);
         let port = primary.port().to_string();
         let replica = Server::start_with(brand, &["--replicaof", "127.0.0.1", &port]);
-        for _ in 0..600 {
-            let info: String = replica.ask(&["INFO", "replication"]);
-            if info.contains("master_link_status:up") {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        within_half_a_minute("the replica follows", || follows(&replica));
         let sentinel = Server::start_sentinel(
             brand,
             &format!(
@@ -82,17 +92,28 @@ impl Watched {
                  sentinel failover-timeout {name} 3000\n"
             ),
         );
-        for _ in 0..600 {
+        within_half_a_minute("the sentinel sees the replica", || {
             let info: String = sentinel.ask(&["INFO", "sentinel"]);
-            if info.contains("status=ok") && info.contains("slaves=1") {
-                return Watched { primary, replica, sentinel };
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("the sentinel does not see the replica");
+            info.contains("status=ok") && info.contains("slaves=1")
+        });
+        Watched { primary, replica, sentinel }
     }
 
     pub fn url(&self) -> String {
         self.sentinel.url()
     }
+}
+
+fn follows(replica: &Server) -> bool {
+    replica.ask::<String>(&["INFO", "replication"]).contains("master_link_status:up")
+}
+
+fn within_half_a_minute(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{what}: not in half a minute");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_policy::shapes::{Consistency, Fallback};
 
-use crate::gated::{KEY, Node, TERMS, Terms, is_admitted, tokens};
+use crate::gated::{Counts, KEY, Node, TERMS, Terms, is_admitted, tokens};
 use crate::proxy::Proxy;
 use crate::servers::{Brand, Server, calls, on_both, run, until};
 
@@ -247,10 +247,11 @@ fn every_slice_is_returned(brand: Brand) {
     // On one thread, as the gateway has it: nothing is sent before all that is handed in at once waits.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let consistency = Consistency::Lease;
-        let node = Arc::new(Node::start(&server.url(), Terms { consistency, ..TERMS }).await);
+        // A day's slices do not end before all are taken, however long that takes.
+        let (counts, consistency) = (Counts::Window, Consistency::Lease);
+        let terms = Terms { counts, consistency, ..TERMS };
+        let node = Arc::new(Node::start(&server.url(), terms).await);
         let all = 17_000u128;
-        // So many at a time that all are taken long before the first of the slices ends.
         let takers: Vec<_> = (0..64)
             .map(|part| {
                 let node = Arc::clone(&node);
@@ -266,10 +267,10 @@ fn every_slice_is_returned(brand: Brand) {
             taker.await.unwrap();
         }
         assert_eq!(node.shared.close().await, 0);
-        let held =
+        let counted =
             "local sum = 0 for _, key in ipairs(redis.call('KEYS', 'tollgate:ratelimit:*')) do
-            sum = sum + redis.call('HGET', key, 'leased') end return sum";
-        assert_eq!(server.ask::<u64>(&["EVAL", held, "0"]), 0);
+            sum = sum + redis.call('HGET', key, 'count') end return sum";
+        assert_eq!(server.ask::<u128>(&["EVAL", counted, "0"]), all, "one of each is spent");
     });
 }
 

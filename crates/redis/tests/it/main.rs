@@ -19,6 +19,7 @@ mod keepers;
 mod killed;
 mod leased_refusals;
 mod leases;
+mod moving;
 mod newcomers;
 mod paced;
 mod periods;

@@ -144,6 +144,11 @@ impl Server {
         self.args.last().unwrap()
     }
 
+    /// What the other servers of its cluster call it.
+    pub fn cluster_id(&self) -> String {
+        self.ask(&["CLUSTER", "MYID"])
+    }
+
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }

@@ -6,17 +6,12 @@ use std::collections::HashMap;
 use tollgate_policy::shapes::{Consistency, Fallback};
 use tollgate_redis::{Mode, Settings};
 
-use crate::gated::{KEY, Node, TERMS, Terms};
+use crate::gated::{KEY, Node, TERMS, Terms, hash};
 use crate::groups::{Cluster, Watched};
 use crate::servers::{Brand, Server, on_both, run, until};
 
 /// Enough that each of three servers has some.
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
-
-/// What a keeper finds a counter by.
-fn hash(nth: usize) -> u128 {
-    (nth as u128 + 1) << 64 | 7
-}
 
 fn key(name: &str) -> String {
     format!("tollgate:ratelimit:{name}")
@@ -76,11 +71,14 @@ fn hybrid_nodes_of_a_cluster_know_of_one_another(brand: Brand) {
                 }
             }
         }
-        let is_known = |name: &&str| {
-            nodes.iter().all(|node| node.left_of(name) == 45)
-                && cluster.tokens(&key(name)) == Some(45)
+        let knows = |node: &Node, left| {
+            NAMES.iter().enumerate().all(|(nth, name)| node.left_of(name, hash(nth)) == left)
         };
-        until("each knows what both have admitted", || NAMES.iter().all(&is_known)).await;
+        until("each knows what both have admitted", || {
+            nodes.iter().all(|node| knows(node, 45))
+                && NAMES.iter().all(|name| cluster.tokens(&key(name)) == Some(45))
+        })
+        .await;
         assert_all_are_used(&cluster);
         // What is left is used up by one, and the other has nothing.
         for (nth, name) in NAMES.iter().enumerate() {
@@ -89,7 +87,7 @@ fn hybrid_nodes_of_a_cluster_know_of_one_another(brand: Brand) {
             }
             assert!(!nodes[0].admits(name, hash(nth)).await);
         }
-        until("the other knows it", || NAMES.iter().all(|name| nodes[1].left_of(name) == 0)).await;
+        until("the other knows it", || knows(&nodes[1], 0)).await;
         for (nth, name) in NAMES.iter().enumerate() {
             assert!(!nodes[1].admits(name, hash(nth)).await);
         }
@@ -177,7 +175,7 @@ fn hybrid_nodes_go_on_after_a_failover(brand: Brand) {
 }
 
 /// The rights that the documentation lists for counters, as words of `ACL SETUSER`.
-fn documented_rights() -> Vec<String> {
+pub fn documented_rights() -> Vec<String> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let text = std::fs::read_to_string(root.join("docs/distribution.md")).unwrap();
     let begin = text.find("ACL SETUSER tollgate on >secret").unwrap();
@@ -207,7 +205,7 @@ async fn each_mode_counts(settings: &Settings) {
     }
 }
 
-fn with_user(url: &str) -> Settings {
+pub fn with_user(url: &str) -> Settings {
     Settings::new(&url.replace("redis://", "redis://tollgate:secret@")).unwrap()
 }
 

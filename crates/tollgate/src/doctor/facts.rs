@@ -217,11 +217,14 @@ impl Server {
         if let Err(why) = load {
             refuse("SCRIPT LOAD", why.to_string());
         }
-        // How a cluster's slots are found; other servers know nothing of it.
+        // How a cluster's slots are found and followed; other servers know nothing of it.
         if info.get("cluster_enabled").is_some_and(|enabled| enabled == "1") {
-            let slots = plain.ask(cmd("CLUSTER").arg("SLOTS").clone(), WITHIN).await;
-            if let Err(Unavailable::Refused(why)) = slots {
-                refuse("CLUSTER SLOTS", why);
+            for (name, tried) in
+                [("CLUSTER SLOTS", cmd("CLUSTER").arg("SLOTS").clone()), ("ASKING", cmd("ASKING"))]
+            {
+                if let Err(Unavailable::Refused(why)) = plain.ask(tried, WITHIN).await {
+                    refuse(name, why);
+                }
             }
         }
         let channel = format!("{prefix}:doctor");

@@ -23,12 +23,12 @@ pub(crate) fn encode(encoder: &mut DescriptorEncoder<'_>, state: &SharingState) 
         ("tollgate_hybrid_counters", "Hybrid counters in use here", state.hybrid_in_use as f64),
         (
             "tollgate_hybrid_staleness_seconds",
-            "The longest that a charge made on another node stays unknown here: two intervals and a round trip",
+            "The longest that a charge made on another node stays unknown here: two intervals and the longest round trip of the last one or two minutes",
             state.staleness.as_secs_f64(),
         ),
         (
             "tollgate_hybrid_overshoot_bound",
-            "What others consumed of one hybrid counter in that time, at most: no more is admitted above its limit",
+            "What others consumed of one hybrid counter in that time, at most, in the last one or two minutes: no more is admitted above its limit",
             state.overshoot as f64,
         ),
     ] {
