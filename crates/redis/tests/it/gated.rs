@@ -169,6 +169,15 @@ tenants: [ {{ id: acme, plan: a }} ]
         self.limiter.peek(&self.rule, self.limiter.identity(name)).remaining
     }
 
+    /// Waits until enough is known of a hybrid counter to decide by, as a request does before it is charged.
+    pub async fn hears_of(&self, name: &str, hash: u128) {
+        let counter = self.counter_of(name, hash);
+        let asked = Asked { counter: &counter, cost: 1, now: self.limiter.clock().now() };
+        if self.keeper.is_stale(&asked) {
+            self.keeper.refresh(asked).await;
+        }
+    }
+
     pub fn counter_of(&self, name: &str, hash: u128) -> Counter {
         let identity = self.limiter.identity(name);
         let whose = Whose { hash, identity, name: &|| name.to_owned() };

@@ -51,6 +51,9 @@ fn a_node_that_was_not_told_goes_on_with_its_share(brand: Brand) {
         })
         .await;
         for node in &nodes {
+            for (nth, name) in NAMES.iter().enumerate() {
+                node.hears_of(name, hash(nth)).await;
+            }
             assert_eq!(drain(node, 1).await, [1; NAMES.len()]);
         }
         let knows = |node: &Node| {

@@ -356,6 +356,9 @@ fn hybrid_nodes_share_what_is_left(brand: Brand) {
             nodes.iter().all(|node| node.shared.state().nodes == 2)
         })
         .await;
+        for node in &nodes {
+            node.hears_of("one", 1).await;
+        }
         assert_eq!((nodes[0].drain(59).await, nodes[1].drain(1).await), (59, 1));
         until("all know it", || nodes.iter().all(|node| node.left() == 40)).await;
         let mut admitted = 0;

@@ -66,6 +66,7 @@ fn hybrid_nodes_of_a_cluster_know_of_one_another(brand: Brand) {
         let nodes = [in_cluster(&cluster, terms).await, in_cluster(&cluster, terms).await];
         for (nth, name) in NAMES.iter().enumerate() {
             for (node, times) in nodes.iter().zip([30, 25]) {
+                node.hears_of(name, hash(nth)).await;
                 for _ in 0..times {
                     assert!(node.admits(name, hash(nth)).await);
                 }
@@ -153,6 +154,9 @@ fn hybrid_nodes_go_on_after_a_failover(brand: Brand) {
             nodes.iter().all(|node| node.shared.state().nodes == 2)
         })
         .await;
+        for node in &nodes {
+            node.hears_of("one", 1).await;
+        }
         assert_eq!((nodes[0].drain(60).await, nodes[1].drain(40).await), (60, 40));
         until("all know it", || nodes.iter().all(|node| node.left() == 300)).await;
         watched.is_replicated().await;
