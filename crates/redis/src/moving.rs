@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::sync::Mutex;
 
 use crate::link::config;
 use crate::settings::Settings;
@@ -33,6 +33,7 @@ const MOST: usize = 64;
 pub(crate) struct Cluster {
     cluster: ClusterConnection,
     settings: Arc<Settings>,
+    /// Locked while one is connected to: of all calls of a slot that begins to move only the first connects.
     destinations: Arc<Mutex<HashMap<String, MultiplexedConnection>>>,
 }
 
@@ -67,7 +68,8 @@ impl Cluster {
     /// Where a call is to be asked instead, if that can be reached.
     async fn destination(&self, error: &RedisError) -> Option<(String, MultiplexedConnection)> {
         let (address, _) = error.redirect_node()?;
-        if let Some(known) = self.destinations.lock().get(address) {
+        let mut destinations = self.destinations.lock().await;
+        if let Some(known) = destinations.get(address) {
             return Some((address.to_owned(), known.clone()));
         }
         let (host, port) = address.rsplit_once(':')?;
@@ -75,7 +77,6 @@ impl Cluster {
         let there = Settings::clone(&self.settings).at(host, port.parse().ok()?);
         let client = Client::open(there.info).ok()?;
         let made = client.get_multiplexed_async_connection_with_config(&config()).await.ok()?;
-        let mut destinations = self.destinations.lock();
         if destinations.len() >= MOST {
             destinations.clear();
         }
@@ -92,7 +93,7 @@ impl Cluster {
         both.cmd("ASKING").add_command(cmd.clone());
         let answers = there.send_packed_commands(&both, 1, 1).await;
         if answers.is_err() {
-            self.destinations.lock().remove(&address);
+            self.destinations.lock().await.remove(&address);
         }
         answers?.into_iter().next().unwrap_or(Value::Nil).extract_error()
     }

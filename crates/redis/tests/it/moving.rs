@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tollgate_policy::shapes::{Consistency, Fallback};
 use tollgate_redis::{Charge, Figures, Mode, Settings, Strict};
 
