@@ -12,6 +12,8 @@ use redis::{
     RedisResult, TlsMode, Value,
 };
 
+use tokio::time::Instant;
+
 use crate::moving::Cluster;
 use crate::scripts::SCRIPTS;
 use crate::settings::{Mode, Settings, at_once};
@@ -26,9 +28,12 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// Connects, and sees that the server answers and has the scripts.
+    /// Connects for counters, and sees that the server answers and has the scripts.
     pub(crate) async fn connect(settings: &Settings) -> RedisResult<Link> {
         let mut link = Link::open(settings).await?;
+        if let Link::Cluster(cluster) = &mut link {
+            cluster.follow(settings);
+        }
         for script in SCRIPTS.all() {
             link.call(redis::cmd("SCRIPT").arg("LOAD").arg(&script.body)).await?;
         }
@@ -55,7 +60,7 @@ impl Link {
                     .connection_timeout(CONNECT)
                     .response_timeout(Duration::from_secs(60))
                     .build()?;
-                Link::Cluster(Cluster::new(client.get_async_connection().await?, settings))
+                Link::Cluster(Cluster::new(client.get_async_connection().await?))
             }
         })
     }
@@ -63,14 +68,15 @@ impl Link {
     async fn call(&mut self, cmd: &Cmd) -> RedisResult<Value> {
         match self {
             Link::Server(server) => server.send_packed_command(cmd).await?.extract_error(),
-            Link::Cluster(cluster) => cluster.call(cmd).await,
+            Link::Cluster(cluster) => cluster.call(cmd, None).await,
         }
     }
 
-    /// Sends all at once. Answers are in order; an error of one call does not concern the others.
+    /// Sends all at once, for callers who wait until then. Answers are in order; an error of one call does not concern the others.
     pub(crate) async fn call_all(
         &self,
         pipeline: &Pipeline,
+        deadline: Instant,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         match self {
             Link::Server(server) => {
@@ -79,7 +85,7 @@ impl Link {
                 Ok(values.into_iter().map(Value::extract_error).collect())
             }
             Link::Cluster(cluster) => {
-                Ok(join_all(pipeline.cmd_iter().map(|cmd| cluster.call(cmd))).await)
+                Ok(join_all(pipeline.cmd_iter().map(|cmd| cluster.call(cmd, Some(deadline)))).await)
             }
         }
     }

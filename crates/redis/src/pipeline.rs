@@ -100,7 +100,7 @@ pub(crate) async fn in_time(
     pipeline: &Pipeline,
     deadline: Instant,
 ) -> Result<Vec<RedisResult<Value>>, Unavailable> {
-    match timeout_at(deadline, link.call_all(pipeline)).await {
+    match timeout_at(deadline, link.call_all(pipeline, deadline)).await {
         Err(_) => Err(Unavailable::TimedOut),
         Ok(Err(error)) => Err(told(error).0),
         Ok(Ok(answers)) => Ok(answers),

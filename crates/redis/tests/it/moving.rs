@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tollgate_policy::shapes::{Consistency, Fallback};
-use tollgate_redis::{Charge, Figures, Mode, Settings, Strict};
+use tollgate_redis::{Charge, Figures, Mode, Plain, Settings, Strict, Unavailable};
 
 use crate::gated::{Node, TERMS, Terms};
 use crate::groups::Cluster;
@@ -23,28 +23,39 @@ const KEYS: [&str; 2] = ["tollgate:{alice}:user", "tollgate:{alice}:tenant"];
 struct Callers {
     is_over: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
+    /// Because one of their counters had gone and the other had not.
+    refused: Arc<AtomicU64>,
     tasks: Vec<tokio::task::JoinHandle<u64>>,
 }
 
 impl Callers {
     fn start(strict: &Strict, figures: &Figures) -> Callers {
         let (is_over, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let refused = Arc::<AtomicU64>::default();
         let caller = || {
             let (strict, figures) = (strict.clone(), figures.clone());
             let (is_over, answered) = (Arc::clone(&is_over), Arc::clone(&answered));
+            let refused = Arc::clone(&refused);
             tokio::spawn(async move {
                 let mut admitted = 0;
                 while !is_over.load(Relaxed) {
                     let chain = KEYS.map(|key| Charge::new(key, &figures));
-                    let answer = strict.take(&chain).await.expect("a slot that moves is no outage");
-                    admitted += u64::from(answer.verdict().is_admitted());
-                    answered.fetch_add(1, Relaxed);
+                    match strict.take(&chain).await {
+                        Ok(answer) => {
+                            admitted += u64::from(answer.verdict().is_admitted());
+                            answered.fetch_add(1, Relaxed);
+                        }
+                        Err(Unavailable::Refused(why)) if why.starts_with("TryAgain") => {
+                            refused.fetch_add(1, Relaxed);
+                        }
+                        Err(other) => panic!("a slot that moves is no outage: {other:?}"),
+                    }
                 }
                 admitted
             })
         };
         let tasks = (0..8).map(|_| caller()).collect();
-        Callers { is_over, answered, tasks }
+        Callers { is_over, answered, refused, tasks }
     }
 
     async fn go_on(&self) {
@@ -91,10 +102,24 @@ fn a_slot_moves_to_a_new_server(brand: Brand) {
         is_of(from, "MIGRATING", to);
         callers.go_on().await;
         let port = to.port().to_string();
-        let moved = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS", KEYS[0], KEYS[1]];
-        from.ask::<String>(&moved);
+        let migrate = |key: &str| {
+            from.ask::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        };
+        assert_eq!(callers.refused.load(Relaxed), 0);
+        migrate(KEYS[0]);
+        until("calls whose counters are apart fail", || callers.refused.load(Relaxed) > 0).await;
+        migrate(KEYS[1]);
         // Now whoever is sent to the old server is told to ask the new one.
         callers.go_on().await;
+        // Scripts that do not name all their keys, as the storage's, would find those empty which have not gone yet.
+        let plain = Plain::new(with_user(&cluster.url()).mode(Mode::Cluster));
+        let mut cmd = redis::cmd("HGET");
+        cmd.arg(KEYS[0]).arg("tokens");
+        let told = plain.ask(cmd, GENEROUS).await;
+        assert!(
+            matches!(&told, Err(Unavailable::Refused(why)) if why.starts_with("Ask")),
+            "{told:?}"
+        );
         is_of(to, "NODE", to);
         is_of(from, "NODE", to);
         callers.go_on().await;
@@ -137,7 +162,8 @@ fn a_replica_takes_over(brand: Brand) {
         }
         let tokens = |from: &mut redis::Connection, name: &str| -> Option<u64> {
             let key = format!("tollgate:ratelimit:{name}");
-            redis::cmd("HGET").arg(key).arg("tokens").query(from).unwrap()
+            // Nobody answers until the replica is the primary.
+            redis::cmd("HGET").arg(key).arg("tokens").query(from).ok().flatten()
         };
         let mut first = cluster.servers()[0].connection();
         let mut replica = cluster.servers()[3].connection();
@@ -152,16 +178,20 @@ fn a_replica_takes_over(brand: Brand) {
         cluster.end(0);
         for ((mode, node), name) in nodes.iter().zip(&names) {
             let (mut admitted, began) = (40, Instant::now());
-            while admitted < 100 {
+            // A slice may end unspent where the replica is slow to take over; then no more than that is lost.
+            let is_leased = mode == "Lease";
+            while admitted < 100 && !(is_leased && tokens(&mut replica, name) == Some(0)) {
                 assert!(began.elapsed() < GENEROUS, "{mode} goes on: {admitted} admitted");
                 match node.admits(name, 7).await {
                     true => admitted += 1,
                     false => tokio::time::sleep(Duration::from_millis(10)).await,
                 }
             }
-            for _ in 0..50 {
-                assert!(!node.admits(name, 7).await, "{mode} has no more than was left before");
+            for _ in 0..150 {
+                admitted += u64::from(node.admits(name, 7).await);
             }
+            assert!(admitted == 100 || is_leased && admitted < 100, "{mode}: {admitted}");
+            until("the new primary knows it", || tokens(&mut replica, name) == Some(0)).await;
         }
         let role: Vec<redis::Value> = redis::cmd("ROLE").query(&mut replica).unwrap();
         assert_eq!(role[0], redis::Value::BulkString(b"master".to_vec()));
