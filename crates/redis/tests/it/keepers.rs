@@ -143,7 +143,9 @@ fn a_debt_is_paid_before_a_slice_is_returned(brand: Brand) {
         proxy.mend();
         node.up().await;
         assert_eq!(node.shared.close().await, 0);
-        assert_eq!(tokens(&server), Some(100 - admitted as i64));
+        // A slice whose grant was lost with the connection is stranded, and no more than that.
+        let (left, owed) = (tokens(&server).unwrap(), 100 - admitted as i64);
+        assert!(left <= owed && left >= owed - 20, "{left} of {owed}");
     });
 }
 
