@@ -119,7 +119,8 @@ impl<C: Clock> Gate<C> {
         work: Work<'f>,
         now: Time,
     ) -> Passage<'f> {
-        let mut passage = self.passage(in_force, caller, work);
+        let mut passage = Passage::undecided();
+        self.charge(&mut passage, in_force, (caller, work), |limit| limit.cost(work.cost()));
         self.settle(&mut passage, now);
         passage
     }
@@ -187,19 +188,6 @@ impl<C: Clock> Gate<C> {
         let mut passage = Passage::undecided();
         self.charge(&mut passage, in_force, (caller, work), |_| 0);
         self.reset_kept(&passage, place).await
-    }
-
-    /// A request's charges, not yet decided.
-    #[inline]
-    pub(crate) fn passage<'f>(
-        &self,
-        in_force: &'f InForce,
-        caller: &Caller<'f>,
-        work: Work<'f>,
-    ) -> Passage<'f> {
-        let mut passage = Passage::undecided();
-        self.charge(&mut passage, in_force, (caller, work), |limit| limit.cost(work.cost()));
-        passage
     }
 
     /// Adds a request's charges.

@@ -31,7 +31,8 @@ struct Held<T> {
 impl<T> Handles<T> {
     /// For at most about so many counters.
     pub fn new(most: usize) -> Handles<T> {
-        let many = (most / FEWEST).clamp(1, SHARDS);
+        // A power of two: which one a hash is in is asked for every request.
+        let many = 1 << (most / FEWEST).clamp(1, SHARDS).ilog2();
         let shards = std::iter::repeat_with(Mutex::default).take(many).collect();
         Handles { shards, most_in_shard: most.div_ceil(many).max(1), is_cache: false }
     }
@@ -54,7 +55,7 @@ impl<T> Handles<T> {
         make: impl FnOnce() -> Result<T, E>,
         full: impl FnOnce() -> E,
     ) -> Result<Arc<T>, E> {
-        let mut shard = self.shards[(hash >> 64) as usize % self.shards.len()].lock();
+        let mut shard = self.shard(hash).lock();
         if let Some(held) = shard.get_mut(&hash) {
             held.is_in_use = true;
             return Ok(Arc::clone(&held.handle));
@@ -72,6 +73,12 @@ impl<T> Handles<T> {
         let handle = Arc::new(make()?);
         shard.insert(hash, Held { handle: Arc::clone(&handle), is_in_use: true });
         Ok(handle)
+    }
+
+    /// Other bits say which than those that its table looks at.
+    #[inline]
+    fn shard(&self, hash: u128) -> &Mutex<Shard<T>> {
+        &self.shards[(hash >> 64) as usize & (self.shards.len() - 1)]
     }
 
     /// Hands over those that nobody holds nor has asked for since the last call, and forgets them if `is_done` with them.

@@ -26,7 +26,8 @@ use crate::passage::Passage;
 /// The places of a chain whose counters are kept elsewhere. Without any it costs nothing.
 #[derive(Default)]
 pub(crate) struct KeptPlaces<'f> {
-    pub(crate) all: SmallVec<[KeptPlace<'f>; 2]>,
+    /// With room for the key's or plan's, the tenant's, the system's and a route's.
+    pub(crate) all: SmallVec<[KeptPlace<'f>; 4]>,
     /// What was charged together.
     together: Option<GiveBack>,
 }
