@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use http::{Request, Response};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response};
+use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::body::{Answer, Body};
@@ -33,6 +35,7 @@ impl<H: Handler> Entry<H> {
     pub(crate) async fn answer_http2(&self, request: Request<Incoming>) -> Answer {
         let in_flight = self.connection.begin();
         let (parts, incoming) = request.into_parts();
+        let is_head = parts.method == Method::HEAD;
         let (body, patience) = RequestBody::http2(incoming, &parts.headers, &self.worker);
         let mut request = Received::new(Request::from_parts(parts, body));
         let (mut response, _) = self.answer(&mut request).await;
@@ -41,6 +44,9 @@ impl<H: Handler> Entry<H> {
         }
         let lines = response.body_mut().take_lines();
         lines.put(response.headers_mut());
+        if is_head {
+            response = without_content(response);
+        }
         Ok(response.map(|body| body.watched(in_flight)))
     }
 
@@ -63,4 +69,16 @@ impl<H: Handler> Entry<H> {
     pub(crate) fn refuse(&self, fault: Fault) -> Response<Body> {
         self.handler.refuse(fault)
     }
+}
+
+/// The answer to HEAD: it tells the length of what it leaves out. Hyper would send that too, and callers break such a stream off.
+fn without_content(mut response: Response<Body>) -> Response<Body> {
+    if !response.body().is_end_stream() {
+        let length = response.body().size_hint().exact();
+        if let Some(length) = length {
+            response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+        }
+        *response.body_mut() = Body::empty();
+    }
+    response
 }
