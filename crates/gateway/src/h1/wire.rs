@@ -187,9 +187,12 @@ impl Wire {
             Poll::Ready(Some(Err(RequestBodyError::Caller(error))))
         };
         self.is_read.set(true);
+        let has_waited = self.reader.take().is_some();
         loop {
             let decoded = body.decode(&mut io.input);
-            if body.is_end() {
+            // Nobody waits for the caller now but the connection's task.
+            let is_pausing = has_waited && !matches!(decoded, Ok(Decoded::More));
+            if body.is_end() || is_pausing {
                 self.wake_owner(cx.waker());
             }
             match decoded {
@@ -225,23 +228,25 @@ impl Wire {
         }
     }
 
-    /// Ready when the caller has hung up. While somebody reads its body, that one will see it; as long as nobody does, as
-    /// when the request stands in line, a piece of the body is read ahead.
+    /// Ready when the caller has hung up. Whoever waits for more of its body will see it; as long as nobody reads that, as
+    /// when the request stands in line, a piece of it is read ahead.
     pub(super) fn poll_hang_up(&self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_finished() {
             self.set_owner(cx);
-            if self.is_read.get() {
+            if self.reader.borrow().is_some() {
                 return Poll::Pending;
             }
         }
         let mut io = self.io.borrow_mut();
-        while io.input.len() < MOST_AHEAD {
+        // Whoever reads it may be unable to go on, as when the upstream takes no more. What comes is for that one to read.
+        let is_ahead = self.is_finished() || !self.is_read.get();
+        while is_ahead && io.input.len() < MOST_AHEAD {
             match ready!(io.poll_fill(cx)) {
                 Ok(1..) => (),
                 _ => return Poll::Ready(()),
             }
         }
-        // Behind that much nothing is read, but that it ends is heard of.
+        // Behind that nothing is read, but that it ends is heard of.
         match &mut io.stream {
             Some(stream) => stream.poll_end(cx).map(drop),
             None => Poll::Ready(()),
