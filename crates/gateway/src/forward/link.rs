@@ -117,7 +117,9 @@ impl Forwarder {
                 return Ok(Link::Own(h1::Busy::new(idle, way.pool(), true)));
             }
         }
-        if let Some(shared) = h2::Shared::of(way.pool()) {
+        // Without TLS nobody has said that it speaks HTTP/2 for anything but gRPC.
+        let may_share = way.needs_http2 || way.pool().target.origin.is_https();
+        if may_share && let Some(shared) = h2::Shared::of(way.pool()) {
             return Ok(Link::Shared(shared));
         }
         // Boxed, because it is rare, and every request would keep room for it.

@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::support::{Exchange, Raw, Served, TestGateway, eventually, header, upstream};
+use crate::support::{Exchange, Raw, Served, TestGateway, curl, eventually, header, upstream};
 use crate::tls::Folder;
 use tollgate_gateway::{Certificates, Trust, Upstream};
 use tollgate_policy::shapes::Workers;
@@ -180,4 +180,46 @@ async fn calls_that_were_not_sent_before_the_connection_closed_go_over_the_next(
     assert!(passed >= 4, "{passed} of 6");
     let failures = gateway.failures.lock().unwrap().clone();
     assert!(failures.iter().all(|(_, was_never_sent)| !was_never_sent), "{failures:?}");
+}
+
+/// One port for gRPC over HTTP/2 and everything else over HTTP/1.1: it tells which was spoken.
+async fn either() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let service = service_fn(|request: Request<Incoming>| async move {
+                let version = format!("{:?}", request.version());
+                Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from(version)))
+            });
+            tokio::spawn(async move {
+                let mut first = [0; 1];
+                tcp.peek(&mut first).await.unwrap();
+                if first == *b"P" {
+                    let http2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    http2.serve_connection(TokioIo::new(tcp), service).await.unwrap();
+                } else {
+                    let http1 = hyper::server::conn::http1::Builder::new();
+                    http1.serve_connection(TokioIo::new(tcp), service).await.unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn only_grpc_is_sent_over_http2_without_tls() {
+    let url = format!("http://{}", either().await);
+    let gateway = TestGateway::with(&[&url], |server| server.workers = Workers::Fixed(1));
+    let url = gateway.url("/");
+    let asked = tokio::task::spawn_blocking(move || {
+        let of = |kind: &str| {
+            let kind = format!("content-type: {kind}");
+            curl(&["--http2-prior-knowledge", "--header", &kind, &url])
+        };
+        ["application/grpc", "text/plain", "application/grpc"].map(of)
+    });
+    assert_eq!(asked.await.unwrap(), ["HTTP/2.0", "HTTP/1.1", "HTTP/2.0"]);
 }
