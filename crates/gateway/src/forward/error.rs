@@ -72,6 +72,11 @@ impl ForwardError {
         ForwardError { was_never_sent: false, ..self }
     }
 
+    /// The same, but the upstream has not seen a byte.
+    pub(crate) fn but_unsent(self) -> ForwardError {
+        ForwardError { was_never_sent: true, ..self }
+    }
+
     pub(crate) fn with(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> ForwardError {
         self.source = Some(source.into());
         self

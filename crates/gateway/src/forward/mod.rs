@@ -104,6 +104,7 @@ impl Forwarder {
         }
         // What was sent stays sent, whatever keeps the second attempt from that.
         let was_sent = !failed.error.was_never_sent();
+        outbound.unseen.set(!was_sent);
         let again = async {
             let next = self.pick(&local, upstream).await?;
             if !next.may_follow(&picked, &failed.error) {

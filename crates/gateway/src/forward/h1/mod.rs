@@ -172,7 +172,9 @@ impl Busy {
         }
         *is_begun = true;
         let origin = &self.pool.target.origin;
-        self.sending.begin((&mut self.idle.stream, cx), outbound, origin)?;
+        // What breaks before the first byte is written is the caller's own body.
+        let begun = self.sending.begin((&mut self.idle.stream, cx), outbound, origin);
+        begun.map_err(ForwardError::but_unsent)?;
         if let Some(error) = self.sending.take_unsent() {
             return Poll::Ready(Err(ForwardError::unsent(ForwardCause::Closed).with(error)));
         }
