@@ -51,7 +51,7 @@ pub(crate) fn write(out: &mut Vec<u8>, outbound: &Outbound<'_>, origin: &Origin)
             write_line(out, text, value.as_bytes());
         }
     }
-    if has_cookie && !named.contains(&COOKIE) {
+    if has_cookie && !named.contains(&COOKIE) && hidden.is_none_or(|hidden| *hidden != COOKIE) {
         write_cookie(out, headers);
     }
     if !has_host {
