@@ -9,6 +9,9 @@ use http::{HeaderName, HeaderValue};
 use super::decoder::{BadBody, Decoded};
 use super::fields::{trailers, write_line};
 
+/// Blanks behind a size: as many as it may have digits.
+const MOST_BLANKS: u8 = 16;
+
 /// Of all extensions of a body together, and of its trailers.
 const MOST_EXTENSIONS: usize = 16 * 1024;
 const MOST_TRAILERS: usize = 16 * 1024;
@@ -31,7 +34,10 @@ enum At {
         digits: u8,
     },
     /// After a size: blanks, which some servers pad it with.
-    Padding(u64),
+    Padding {
+        size: u64,
+        blanks: u8,
+    },
     Extension(u64),
     SizeLf(u64),
     Data(u64),
@@ -88,15 +94,13 @@ impl Chunked {
                 At::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
             }
             (At::Size { digits: 0, .. }, _) => return Err(BadBody::ChunkSize),
-            (At::Size { size, .. } | At::Padding(size), _) => match byte {
-                b' ' | b'\t' => {
-                    self.count_extension()?;
-                    At::Padding(size)
-                }
-                b';' => At::Extension(size),
-                b'\r' => At::SizeLf(size),
-                _ => return Err(BadBody::ChunkSize),
-            },
+            (At::Size { size, .. } | At::Padding { size, .. }, b';') => At::Extension(size),
+            (At::Size { size, .. } | At::Padding { size, .. }, b'\r') => At::SizeLf(size),
+            (At::Size { size, .. }, b' ' | b'\t') => At::Padding { size, blanks: 1 },
+            (At::Padding { size, blanks }, b' ' | b'\t') if blanks < MOST_BLANKS => {
+                At::Padding { size, blanks: blanks + 1 }
+            }
+            (At::Size { .. } | At::Padding { .. }, _) => return Err(BadBody::ChunkSize),
             (At::Extension(size), b'\r') => At::SizeLf(size),
             (At::Extension(size), b'\t' | b' '..=b'~' | 0x80..) => {
                 self.count_extension()?;

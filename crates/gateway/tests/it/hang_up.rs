@@ -74,6 +74,44 @@ fn who_leaves_a_line_behind_a_large_body_frees_the_place() {
     assert!(upstream.heads().iter().all(|head| !head.contains("/waits")));
 }
 
+/// The upstream takes no more of the body, so nobody reads it.
+#[test]
+fn who_hangs_up_while_its_body_is_stuck_ends_the_exchange() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let upstream = Served::new(move |_: &mut Exchange| {
+        while !over.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    });
+    let gateway = TestLaw::new(&format!(
+        "
+auth: {{ mode: none }}
+upstreams: {{ api: {{ url: \"{}\", response_timeout_ms: 3600000 }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+",
+        upstream.url()
+    ));
+    let mut caller = Raw::connect(gateway.address);
+    caller.write("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 90000000\r\n\r\n");
+    caller.0.set_nonblocking(true).unwrap();
+    let mut refused = 0;
+    while refused < 50 {
+        if caller.0.write(&[b'x'; 65_536]).is_ok() {
+            refused = 0;
+        } else {
+            refused += 1;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    socket2::SockRef::from(&caller.0).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(caller);
+    eventually("it has ended", || gateway.records().len() == 1);
+    assert_eq!(gateway.records()[0].status.as_u16(), 499);
+    is_over.store(true, Relaxed);
+}
+
 /// The body is read by the task of the connection to the upstream; it is the caller's that has to notice.
 #[test]
 fn who_hangs_up_behind_a_body_ends_an_exchange_over_http2() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use tollgate_gateway::law::Outcome;
 
-use crate::support::{Exchange, Raw, Served, TestLaw, eventually, header};
+use crate::support::{Exchange, Raw, Served, TestLaw, curl, eventually, header};
 
 const KEY: &str = "tg_live_ExampleKeyDoNotUseItReal0fYmW4";
 
@@ -29,6 +29,45 @@ keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
 fn get(gateway: &TestLaw, path: &str, headers: &str) -> (String, String) {
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
     Raw::connect(gateway.address).write(request).response()
+}
+
+/// Callers break off a stream on which content comes in answer to HEAD.
+#[test]
+fn what_we_answer_to_head_has_no_content() {
+    let upstream = Served::echo();
+    let gateway = TestLaw::new(&file(&upstream, "{}"));
+    let url = format!("http://{}/x", gateway.address);
+    let whole = curl(&["--http2-prior-knowledge", &url]);
+    for protocol in ["--http1.1", "--http2-prior-knowledge"] {
+        let head = curl(&[protocol, "--head", &url]);
+        assert!(head.lines().next().unwrap().contains(" 401"), "{head}");
+        let length = whole.len().to_string();
+        assert_eq!(header(&head, "content-length"), Some(length.as_str()), "{head}");
+    }
+}
+
+#[test]
+fn a_key_in_a_cookie_stays_here() {
+    let upstream = Served::echo();
+    let text = format!("{}auth: {{ header: cookie }}\n", file(&upstream, "{}"));
+    let (head, seen) = get(&TestLaw::new(&text), "/x", &format!("cookie: {KEY}\r\n"));
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(!seen.contains("tg_"), "{seen}");
+}
+
+#[test]
+fn a_body_that_breaks_before_anything_is_sent_costs_nothing() {
+    let upstream = Served::echo();
+    let plan = "{ rate_limit: { sustained: { rate: 5, window: day }, scope: user } }";
+    let gateway = TestLaw::new(&file(&upstream, plan));
+    let broken = format!(
+        "POST /x HTTP/1.1\r\nhost: a\r\nx-api-key: {KEY}\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+    );
+    let answer = Raw::connect(gateway.address).write(broken).rest();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    let (head, _) = get(&gateway, "/x", &format!("x-api-key: {KEY}\r\n"));
+    assert_eq!(header(&head, "x-ratelimit-remaining"), Some("4"), "{head}");
+    assert_eq!(upstream.heads().len(), 1);
 }
 
 #[test]

@@ -9,6 +9,21 @@ use std::sync::mpsc;
 use crate::support::{ChildGateway, Exchange, Raw, Served, TestGateway, curl, eventually, header};
 use crate::tls::HttpsGateway;
 
+/// Some servers write all sizes in the same width.
+#[test]
+fn any_number_of_padded_chunks_passes() {
+    const CHUNKS: usize = 20_000;
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        let chunks = "1  \r\nx\r\n".repeat(CHUNKS);
+        exchange.write(format!(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0  \r\n\r\n"
+        ));
+        true
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    assert_eq!(curl(&[&gateway.url("/")]), "x".repeat(CHUNKS));
+}
+
 #[test]
 fn each_event_arrives_before_the_next_is_sent() {
     let (go, wait) = mpsc::channel::<()>();
