@@ -401,14 +401,20 @@ impl Passage<'_> {
         if manner == Manner::Told {
             self.chain.refuse(place, wait);
         } else {
-            let limit = self.limits[place].limit().capacity();
-            let standing = Standing { limit, remaining: 0, reset_after: UNAVAILABLE_FOR };
-            self.chain.answer(place, Decision { refusal: Some(wait), standing }, false);
+            self.assume_used_up(place, wait);
         }
         if blocks {
             self.unavailable = Some(what);
             self.verdict = Verdict::Refused { by: place, refusal: wait };
         }
+    }
+
+    /// Nobody has said where the counter at a place stands: there is nothing left of it until then.
+    pub(crate) fn assume_used_up(&mut self, place: usize, refusal: Refusal) {
+        let limit = self.limits[place].limit().capacity();
+        let reset_after = refusal.retry_after().unwrap_or_default();
+        let standing = Standing { limit, remaining: 0, reset_after };
+        self.chain.answer(place, Decision { refusal: Some(refusal), standing }, false);
     }
 
     /// Asks of a request that does not pass what else is known of its places, and says why it does not.

@@ -124,6 +124,10 @@ impl<C: Clock> Gate<C> {
                 Err(Moved::Out(refusal)) => {
                     let limiter = self.limiter();
                     passage.verdict = limiter.refuse(&mut passage.chain, waits_for, refusal);
+                    // It may never have had its turn to ask whoever keeps the counter.
+                    if !passage.chain.is_known(waits_for) {
+                        passage.assume_used_up(waits_for, refusal);
+                    }
                     return;
                 }
             }
