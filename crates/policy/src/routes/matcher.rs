@@ -3,7 +3,7 @@
 //! Routes are laid into a tree of segments. A search goes down it, exact segments before `{param}` before a
 //! trailing `*`, and comes back up where no route is for the request's host and method. Every node is seen once at
 //! most. A slash at the end of a path changes nothing: servers disagree about it, and it must not reach another
-//! route. So `/v1/*` is for `/v1` too.
+//! route. So `/v1/*` is for `/v1` too. Where no route of a path names HEAD, it is whatever GET is: servers do the same work for both.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -80,6 +80,8 @@ struct Request<'r> {
     host: &'r str,
     method: &'r str,
     bit: u16,
+    /// The method that it is as good as, where nobody names its own.
+    like: u16,
 }
 
 /// Methods that are known by a bit, so that comparing them touches no memory.
@@ -95,7 +97,7 @@ impl Candidate {
         let is_host = |known: &str| known.eq_ignore_ascii_case(request.host);
         (self.hosts.is_empty() || self.hosts.iter().any(|known| is_host(known)))
             && (self.is_for_all_methods()
-                || self.usual & request.bit != 0
+                || self.usual & (request.bit | request.like) != 0
                 || self.others.iter().any(|known| **known == *request.method))
     }
 
@@ -189,14 +191,20 @@ impl Matcher {
 
     /// The number of the most specific route for a request, whose path is [normalised](normalise).
     pub fn find(&self, host: &str, method: &str, path: &str) -> Option<usize> {
-        let request = Request { host, method, bit: bit(method) };
+        let like = if method == "HEAD" { bit("GET") } else { 0 };
+        let request = Request { host, method, bit: bit(method), like };
         self.search(0, path.strip_prefix('/')?, request)
     }
 
     fn search(&self, at: usize, rest: &str, request: Request<'_>) -> Option<usize> {
         let node = &self.nodes[at];
         let first = |candidates: &[Candidate]| {
-            candidates.iter().find(|one| one.is_for(request)).map(|one| one.route as usize)
+            let mut all = candidates.iter().filter(|one| one.is_for(request));
+            let found = match request.like {
+                0 => all.next(),
+                _ => all.min_by_key(|one| (one.rank(), one.usual & request.bit == 0)),
+            };
+            found.map(|one| one.route as usize)
         };
         if rest.is_empty() {
             return first(&node.here).or_else(|| first(&node.below));

@@ -12,7 +12,7 @@ use crate::text::{Host, Method, OperationName, RoutePath, UpstreamName};
 pub struct Route {
     /// Exact segments, `{param}`, a trailing `*`. The most specific route wins.
     pub path: RoutePath,
-    /// The methods it is for; all if left out.
+    /// The methods it is for; all if left out. Where no route of a path names HEAD, it goes with GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub methods: Option<Vec<Method>>,

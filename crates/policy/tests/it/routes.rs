@@ -91,6 +91,7 @@ fn the_most_specific_route_wins() {
         ("a", "HEAD", "/health", Some(5)),
         ("a", "POST", "/health", Some(0)),
         ("a", "GET", "/users/me", Some(8)),
+        ("a", "HEAD", "/users/me", Some(8)),
         ("a", "PUT", "/users/me", Some(6)),
         ("a", "DELETE", "/users/7/keys/8", Some(7)),
         ("a", "GET", "/users/7/keys/8", Some(0)),
@@ -102,6 +103,23 @@ fn the_most_specific_route_wins() {
         assert_eq!(matcher.find(host, method, path), expected, "{method} {host}{path}");
     }
     assert_eq!(Matcher::new().find("a", "GET", "/"), None);
+}
+
+#[test]
+fn a_route_that_names_head_goes_before_the_one_that_names_get() {
+    let mut matcher = Matcher::new();
+    let mut add = |number, methods: &[&str], hosts: &[&str]| {
+        matcher.add(number, RouteKey { path: "/file", methods, hosts }).unwrap();
+    };
+    add(0, &["GET"], &[]);
+    add(1, &["HEAD"], &[]);
+    add(2, &[], &[]);
+    add(3, &["GET"], &["b"]);
+    for (host, method, expected) in
+        [("a", "HEAD", 1), ("a", "GET", 0), ("a", "PUT", 2), ("b", "HEAD", 3), ("b", "PUT", 2)]
+    {
+        assert_eq!(matcher.find(host, method, "/file"), Some(expected), "{method} {host}");
+    }
 }
 
 #[test]
