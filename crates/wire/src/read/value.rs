@@ -26,13 +26,14 @@ pub(super) fn count(text: &str) -> Option<u64> {
 /// When a limit is reset, seen from `now`: a delay in seconds, a moment in seconds or milliseconds, a duration like
 /// `6m0s`, or a date.
 pub(super) fn reset(text: &str, now: Time) -> Option<Duration> {
-    let text = text.split([',', ';']).next()?.trim();
+    let first = text.split([',', ';']).next()?.trim();
     let moment = |nanos: f64| plausible(nanos / 1e9 - now.as_nanos() as f64 / 1e9);
-    match number(text) {
+    match number(first) {
         Some(number) if number >= EPOCH_MILLIS => moment(number * 1e6),
         Some(number) if number >= EPOCH_SECS => moment(number * 1e9),
         Some(number) => plausible(number),
-        None => duration(text).or_else(|| until_date(text, now)),
+        // A date has a comma of its own.
+        None => until_date(text.trim(), now).or_else(|| duration(first)),
     }
 }
 
