@@ -88,10 +88,10 @@ impl WorkerMetrics {
             Some(by) => self.refused(of.0, passage.name(by)),
         }
         self.series(of, |series| {
+            // Each series by its own turns, the first among them: by the worker's, some might never have one.
+            let is_sampled = series.requests.get().is_multiple_of(u64::from(SAMPLE_EVERY));
             series.requests.add(1);
-            if self.turn.get().is_multiple_of(SAMPLE_EVERY)
-                && let Some(tightest) = passage.chain().tightest()
-            {
+            if is_sampled && let Some(tightest) = passage.chain().tightest() {
                 let standing = passage.chain().standing(tightest);
                 let left = standing.remaining as f64 / standing.limit.max(1) as f64;
                 series.usage.blend(1.0 - left.clamp(0.0, 1.0));

@@ -221,6 +221,17 @@ tenants: [ {{ id: anonymous, plan: p }} ]
     }
 }
 
+#[test]
+fn the_share_in_use_is_told_from_the_first_request_on() {
+    let upstream = Served::echo();
+    let plan = "{ rate_limit: { sustained: { rate: 4, window: day }, scope: user } }";
+    let gateway = TestLaw::new(&file(&upstream, plan));
+    let (head, _) = get(&gateway, "/x", &format!("x-api-key: {KEY}\r\n"));
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let line = "rate_limit_bucket_usage_pct{tier=\"p\"} 0.25\n";
+    assert!(gateway.metrics().contains(line), "{}", gateway.metrics());
+}
+
 /// The limits that would refuse it are skipped and all others charged: it spends what those take.
 #[test]
 fn a_degraded_request_spends_nothing_where_all_its_limits_were_skipped() {

@@ -25,16 +25,25 @@ impl Count {
 
 /// A share between 0 and 1 that follows its samples; the last thirty or so count.
 #[derive(Debug, Default)]
-pub(super) struct Share(AtomicU64);
+pub(super) struct Share {
+    mean: AtomicU64,
+    samples: Count,
+}
+
+/// So many samples make a mean.
+const SAMPLES: u64 = 32;
 
 impl Share {
     pub(super) fn blend(&self, sample: f64) {
-        let before = f64::from_bits(self.0.load(Relaxed));
-        self.0.store((before + (sample - before) / 32.0).to_bits(), Relaxed);
+        self.samples.add(1);
+        let (before, weight) = self.weighted();
+        self.mean.store((before + (sample - before) / weight).to_bits(), Relaxed);
     }
 
-    pub(super) fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Relaxed))
+    /// The mean of the samples that count, and how many these are.
+    pub(super) fn weighted(&self) -> (f64, f64) {
+        let weight = self.samples.get().min(SAMPLES);
+        (f64::from_bits(self.mean.load(Relaxed)), weight as f64)
     }
 }
 

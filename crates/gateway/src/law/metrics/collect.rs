@@ -20,7 +20,7 @@ impl Collector for Metrics {
         let workers = self.workers.lock();
         let (tiers, endpoints) = (self.tiers.lock(), self.endpoints.lock());
         let (mut requests, mut tokens, mut refusals) = (Sums::new(), Sums::new(), Sums::new());
-        let mut usage: BTreeMap<String, (f64, u32)> = BTreeMap::new();
+        let mut usage: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         let mut failures = Sums::new();
         for cells in workers.iter() {
             for series in cells.series.lock().iter() {
@@ -29,8 +29,12 @@ impl Collector for Metrics {
                 *requests.entry(vec![("tier", tier.clone())]).or_default() += series.requests.get();
                 let labels = vec![("tier", tier.clone()), ("endpoint", endpoint)];
                 *tokens.entry(labels).or_default() += series.tokens.get();
-                let (sum, count) = usage.entry(tier).or_default();
-                (*sum, *count) = (*sum + series.usage.get(), *count + 1);
+                let (mean, weight) = series.usage.weighted();
+                // Of what costs nothing there is no share.
+                if weight > 0.0 {
+                    let (sum, weights) = usage.entry(tier).or_default();
+                    (*sum, *weights) = (*sum + mean * weight, *weights + weight);
+                }
             }
             for one in cells.refusals.lock().iter() {
                 let tier = tiers[one.tier].to_string();
@@ -105,15 +109,15 @@ fn family(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, sums: &Su
 
 fn shares(
     encoder: &mut DescriptorEncoder<'_>,
-    usage: &BTreeMap<String, (f64, u32)>,
+    usage: &BTreeMap<String, (f64, f64)>,
 ) -> fmt::Result {
     let help = "Mean share of the tightest limit in use, sampled";
     let name = "rate_limit_bucket_usage_pct";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (tier, (sum, count)) in usage {
+    for (tier, (sum, weights)) in usage {
         let labels = [("tier", tier.as_str())];
         let one = metric.encode_family(&labels)?;
-        ConstGauge::new(sum / f64::from((*count).max(1))).encode(one)?;
+        ConstGauge::new(sum / weights).encode(one)?;
     }
     Ok(())
 }
