@@ -100,6 +100,12 @@ impl Inner {
         }
     }
 
+    /// What goes before this place.
+    fn cost_before(&self, place: Place) -> u64 {
+        let before = self.room.range(..place);
+        before.fold(0, |all, (_, waiting)| all.saturating_add(waiting.cost))
+    }
+
     /// What goes before a newcomer of this priority.
     fn cost_ahead(&self, priority: Priority) -> u64 {
         self.cost_waiting[priority as usize..].iter().fold(0, |all, cost| all.saturating_add(*cost))
@@ -209,6 +215,7 @@ impl Pacer {
                     return Ok(self.permit(&mut inner, attempt, now));
                 }
                 if left.is_zero() {
+                    let wait = inner.pace.wait(now, inner.cost_before(guest.place), ask.cost);
                     return Err(TooLong::new(wait.max(now - began), patience));
                 }
                 // Whoever is not the first is woken when it is.

@@ -112,6 +112,7 @@ impl Call {
         if !heard.is_refused {
             let doubled = 2u32.saturating_pow((self.sent - 1).min(16));
             let pause = FIRST_PAUSE.saturating_mul(doubled).mul_f64(0.5 + self.pacer.draw());
+            let pause = pause.max(heard.said.retry_after.unwrap_or_default());
             patience = patience.checked_sub(pause)?;
             sleep(pause).await;
         }

@@ -19,7 +19,9 @@
 //! less than it was measured. That moves everybody, those with a small share most.
 
 mod learn;
+mod reading;
 mod renewal;
+mod told;
 
 use std::time::Duration;
 
@@ -28,7 +30,9 @@ use tollgate_wire::read::Seen;
 
 use super::{START_STEP, Ticket};
 use crate::LimitStatus;
+pub(crate) use reading::{Reading, Refusal};
 use renewal::Renewal;
+use told::Told;
 
 /// How the limit comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +62,8 @@ pub(crate) struct LimitPace {
     pub(crate) remaining: f64,
     read_at: Time,
     pub(crate) reset_at: Option<Time>,
-    /// How many answers in a row have told of other limits, but not of this one.
-    missed: u32,
+    /// What the server really said, not what became of it since.
+    told: Told,
     /// Which sending the last reading answers.
     read_of: u64,
     /// The number of the last request that was sent though this limit would have had it wait, unless its answer shows the limit.
@@ -74,6 +78,8 @@ pub(crate) struct LimitPace {
     /// Spent of late by this client, and by all.
     own: f64,
     total: f64,
+    /// How many requests had been sent when a refusal last took from the share. What refuses any of them is the same event.
+    cut_after: u64,
     /// Seconds between readings, on average.
     interval: f64,
     last_sent: Time,
@@ -90,31 +96,11 @@ const APPROACHING: f64 = 0.2;
 /// month is not spread over the month: there may be no more requests.
 const MOST_SPREAD: f64 = 5.0;
 
-/// How long a limit is kept that the server no longer shows.
-const FORGOTTEN: Duration = Duration::from_secs(10);
-
 /// How late a limit that comes back all at once is used again, at most, so that not everybody is there first.
 const LONGEST_JITTER: Duration = Duration::from_secs(1);
 
 /// How long an answer is waited for where only that can tell what is left.
 const ASKED_AGAIN: Duration = Duration::from_secs(1);
-
-/// What was answered to one request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
-    pub(crate) at: Time,
-    /// Of the request, among all that were sent.
-    pub(crate) number: u64,
-    /// Which sending is answered, counted in cost up to and including it.
-    pub(crate) of: u64,
-    /// What is still unanswered.
-    pub(crate) unanswered: u64,
-    /// What the limit was charged: nothing if it refused.
-    pub(crate) charged: f64,
-    pub(crate) is_refused: bool,
-    /// What a refused request would have cost, and how long the server says until it would pass.
-    pub(crate) refused_for: Option<(f64, Duration)>,
-}
 
 impl LimitPace {
     pub(crate) fn new(seen: &Seen, reading: &Reading, jitter: f64) -> LimitPace {
@@ -130,7 +116,7 @@ impl LimitPace {
             remaining: seen.remaining.map_or(f64::INFINITY, |r| r as f64),
             read_at: reading.at,
             reset_at: None,
-            missed: 0,
+            told: Told::new(reading),
             read_of: 0,
             defied_by: None,
             share: 1.0,
@@ -139,6 +125,7 @@ impl LimitPace {
             own_late: 0.0,
             own: reading.charged.max(1.0),
             total: reading.charged.max(1.0),
+            cut_after: 0,
             interval: 0.0,
             last_sent: reading.at,
             renewal: Renewal::default(),
@@ -150,11 +137,14 @@ impl LimitPace {
         pace
     }
 
-    /// An answer told of other limits. A server shows those that are tight, so one that it stopped showing does not matter
-    /// any more.
-    pub(crate) fn is_forgotten(&mut self, now: Time) -> bool {
-        self.missed += 1;
-        self.missed > 3 && now - self.read_at > FORGOTTEN
+    /// Whether to forget it after an answer that told of other limits.
+    pub(crate) fn is_gone_beside_others(&mut self, now: Time) -> bool {
+        self.told.is_gone_beside_others(now)
+    }
+
+    /// Whether to forget it after this request passed.
+    pub(crate) fn is_gone(&mut self, ticket: Ticket) -> bool {
+        self.told.is_gone(ticket)
     }
 
     pub(crate) fn status(&self, now: Time) -> LimitStatus {

@@ -15,7 +15,7 @@ use tollgate_wire::read::{Said, Seen};
 
 use crate::LimitStatus;
 use hold::{Holds, Word};
-use limit::{LimitPace, Reading};
+use limit::{LimitPace, Reading, Refusal};
 use round::Round;
 use silent::Silent;
 pub(crate) use ticket::{Outcome, Ticket};
@@ -161,15 +161,11 @@ impl Pace {
             of: ticket.of,
             unanswered: self.unanswered,
             charged,
-            is_refused: is_limited,
-            refused_for: said
-                .retry_after
-                .filter(|_| is_refused)
-                .map(|after| (ticket.cost as f64, after)),
+            refusal: is_limited.then(|| Refusal::new(ticket.cost, said, self.sendings)),
         };
         if !said.limits.is_empty() {
             let shown = |limit: &LimitPace| said.limits.iter().any(|seen| seen.name == limit.name);
-            self.limits.retain_mut(|limit| shown(limit) || !limit.is_forgotten(now));
+            self.limits.retain_mut(|limit| shown(limit) || !limit.is_gone_beside_others(now));
         }
         for seen in &said.limits {
             let known = self.limits.iter().position(|limit| limit.name == seen.name);
@@ -191,11 +187,13 @@ impl Pace {
         }
     }
 
-    /// It was not refused. So whatever it was sent in spite of is over, unless its answer spoke of that again.
+    /// It was not refused. So whatever it was sent in spite of is over, unless its answer spoke of that again; and so is, by and
+    /// by, what no answer speaks of.
     pub(crate) fn passed(&mut self, ticket: Ticket) {
         self.silent.passed();
         self.holds.passed(ticket.number);
-        self.limits.retain(|limit| limit.defied_by != Some(ticket.number));
+        self.limits
+            .retain_mut(|limit| limit.defied_by != Some(ticket.number) && !limit.is_gone(ticket));
     }
 
     /// It was answered by leading elsewhere, with headers that nobody saw: it passed, and what it was charged is not known.

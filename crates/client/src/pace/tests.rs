@@ -92,3 +92,93 @@ fn not_everybody_is_back_at_once_after_a_retry_after() {
     let said = Said { retry_after: Some(told), ..Said::default() };
     assert_spread(&waits_after(&said, Outcome::Refused), told, Duration::from_millis(500));
 }
+
+/// A thousand a second of which so many are left.
+fn thousand_a_second(remaining: u64) -> Said {
+    let second = Some(Duration::from_secs(1));
+    let (limit, remaining) = (Some(1_000), Some(remaining));
+    let seen = Seen { name: "a".to_owned(), limit, remaining, reset_after: second, window: second };
+    Said { limits: vec![seen], ..Said::default() }
+}
+
+/// A neighbour empties the bucket while forty are on their way. That is one event, and it is over in a moment.
+#[test]
+fn refusals_of_what_was_sent_together_count_once() {
+    let mut pace = Pace::new(SILENCE, 7);
+    let mut now = Time::from_secs(1_800_000_000);
+    for _ in 0..20 {
+        let tickets: Vec<Ticket> = (0..40).map(|_| pace.send(now, 1)).collect();
+        now = now + Duration::from_millis(40);
+        for ticket in tickets {
+            pace.heard(now, ticket, &thousand_a_second(900), Outcome::Passed);
+        }
+    }
+    let tickets: Vec<Ticket> = (0..40).map(|_| pace.send(now, 1)).collect();
+    now = now + Duration::from_millis(40);
+    let refusal = Said { retry_after: Some(Duration::from_millis(1)), ..thousand_a_second(0) };
+    for ticket in tickets {
+        pace.heard(now, ticket, &refusal, Outcome::Refused);
+    }
+    let wait = pace.wait(now, 0, 1);
+    assert!(wait < Duration::from_secs(1), "{wait:?}, {:?}", pace.limits(now));
+}
+
+/// The second had three left and lacked two, but what took ten days was the month.
+#[test]
+fn a_wait_is_learnt_only_where_one_limit_alone_lacked_something() {
+    let days = Duration::from_secs(10 * 86_400);
+    let said = |of_second: u64, of_month: u64| {
+        let second = Seen {
+            name: "user-second".to_owned(),
+            limit: Some(100),
+            remaining: Some(of_second),
+            reset_after: Some(Duration::from_secs((109 - of_second) / 10)),
+            window: Some(Duration::from_secs(10)),
+        };
+        let month = Seen {
+            name: "user-month".to_owned(),
+            limit: Some(10_000),
+            remaining: Some(of_month),
+            reset_after: Some(days),
+            window: None,
+        };
+        Said { limits: vec![second, month], ..Said::default() }
+    };
+    for left_of_second in [3, 50] {
+        let mut pace = Pace::new(SILENCE, 7);
+        let mut now = Time::from_secs(1_800_000_000);
+        let ticket = pace.send(now, 1);
+        pace.heard(now, ticket, &said(left_of_second + 1, 1), Outcome::Passed);
+        now = now + Duration::from_millis(100);
+        let ticket = pace.send(now, 5);
+        let refusal = Said { retry_after: Some(days), ..said(left_of_second, 0) };
+        pace.heard(now, ticket, &refusal, Outcome::Refused);
+        // The quota is renewed, and all of the second is spent at once.
+        now = now + days + Duration::from_secs(2);
+        for (cost, left) in [(1, 99), (97, 2)] {
+            let ticket = pace.send(now, cost);
+            pace.heard(now, ticket, &said(left, 9_999), Outcome::Passed);
+        }
+        // Ten come back a second, and a part is left for others.
+        let wait = pace.wait(now, 0, 5);
+        assert!(wait < Duration::from_secs(5), "{left_of_second}: {wait:?}");
+    }
+}
+
+/// A call passes at its end, but it is at its beginning that limits are shown.
+#[test]
+fn calls_that_pass_without_a_word_of_a_limit_are_the_end_of_it() {
+    for (said, kept) in [(Said::default(), 0), (thousand_a_second(900), 1)] {
+        let mut pace = Pace::new(SILENCE, 7);
+        let mut now = Time::from_secs(1_800_000_000);
+        let ticket = pace.send(now, 1);
+        pace.heard(now, ticket, &thousand_a_second(900), Outcome::Passed);
+        for _ in 0..10 {
+            now = now + Duration::from_secs(20);
+            let ticket = pace.send(now, 1);
+            pace.heard(now, ticket, &said, Outcome::Begun);
+            pace.passed(ticket);
+        }
+        assert_eq!(pace.limits(now).len(), kept);
+    }
+}

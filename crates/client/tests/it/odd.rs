@@ -73,6 +73,74 @@ async fn a_request_that_passes_shows_that_a_limit_is_none_unless_it_says_so_agai
     assert_eq!((at_once.len(), pacer.status().limits.len()), (10, 0));
 }
 
+/// What a server showed once.
+const SHOWN_ONCE: [(&str, Rows<'_>); 3] = [
+    (
+        "a window",
+        &[("x-ratelimit-limit", "5"), ("x-ratelimit-remaining", "4"), ("x-ratelimit-reset", "20")],
+    ),
+    ("a bucket", &[("ratelimit-policy", r#""a";q=5;w=1"#), ("ratelimit", r#""a";r=4;t=1"#)]),
+    ("no word of when", &[("x-ratelimit-limit", "5"), ("x-ratelimit-remaining", "4")]),
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_was_shown_once_and_never_again_is_forgotten() {
+    for (what, rows) in SHOWN_ONCE {
+        let pacer = Pacer::new(Settings::new());
+        answered(&pacer, OK, rows).await;
+        advance(Duration::from_secs(30)).await;
+        for _ in 0..20 {
+            answered(&pacer, OK, &[]).await;
+        }
+        let at_once: Vec<_> = (0..50).map_while(|_| pacer.try_acquire(Ask::default())).collect();
+        assert_eq!(at_once.len(), 50, "{what}: {:?}", pacer.status());
+    }
+}
+
+/// Not every path of a server shows its limits, so until a limit is back such answers say nothing of it.
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_not_back_yet_is_kept_though_answers_do_not_show_it() {
+    const AN_HOUR: Rows<'_> = &[
+        ("x-ratelimit-limit", "100"),
+        ("x-ratelimit-remaining", "50"),
+        ("x-ratelimit-reset", "3600"),
+    ];
+    let pacer = Pacer::new(Settings::new());
+    answered(&pacer, OK, AN_HOUR).await;
+    for _ in 0..20 {
+        advance(Duration::from_secs(2)).await;
+        answered(&pacer, OK, &[]).await;
+    }
+    assert_eq!(pacer.status().limits[0].remaining, 30);
+    // What costs nothing, and what failed, may have met no limit at all.
+    advance(Duration::from_secs(3600)).await;
+    for _ in 0..20 {
+        let free = Ask { cost: 0, ..Ask::default() };
+        pacer.acquire(free).await.unwrap().heard(OK, &headers(&[]));
+        answered(&pacer, StatusCode::BAD_GATEWAY, &[]).await;
+    }
+    assert_eq!(pacer.status().limits.len(), 1);
+}
+
+/// A short window begins anew again and again while nothing is said of it.
+#[tokio::test(start_paused = true)]
+async fn a_short_window_that_is_no_longer_shown_is_forgotten() {
+    const FIVE_SECONDS: Rows<'_> =
+        &[("ratelimit-policy", r#""short";q=100;w=5"#), ("ratelimit", r#""short";r=99;t=5"#)];
+    const OTHER: Rows<'_> = &[
+        ("ratelimit-policy", r#""other";q=100000;w=60"#),
+        ("ratelimit", r#""other";r=90000;t=6"#),
+    ];
+    let pacer = Pacer::new(Settings::new());
+    answered(&pacer, OK, FIVE_SECONDS).await;
+    for _ in 0..60 {
+        advance(Duration::from_millis(500)).await;
+        answered(&pacer, OK, OTHER).await;
+    }
+    let names: Vec<String> = pacer.status().limits.into_iter().map(|limit| limit.name).collect();
+    assert_eq!(names, ["other"]);
+}
+
 /// Refused for so many seconds, by a limit of this name.
 fn refusal(limit: &str, seconds: u64) -> http::HeaderMap {
     let (left, seconds) = (format!(r#""{limit}";r=0;t=1"#), seconds.to_string());

@@ -73,6 +73,36 @@ async fn nobody_waits_longer_than_allowed() {
     assert!((1..=10).contains(&passed), "{passed} in 0.7 s of ten a second");
 }
 
+/// Five came before it while it waited, and since then each takes ten seconds.
+#[tokio::test(start_paused = true)]
+async fn who_waited_in_vain_is_told_how_long_those_before_it_take_too() {
+    let pacer = Pacer::new(Settings::new().max_wait(Duration::from_secs(2)));
+    let first = pacer.try_acquire(Ask::default()).unwrap();
+    let second = pacer.try_acquire(Ask::default()).unwrap();
+    first.heard(StatusCode::OK, &empty());
+    let waiting = |priority: Priority| {
+        let pacer = pacer.clone();
+        tokio::spawn(async move { pacer.acquire(priority.into()).await })
+    };
+    let low = waiting(Priority::Low);
+    tokio::task::yield_now().await;
+    advance(Duration::from_millis(50)).await;
+    let high: Vec<_> = (0..5).map(|_| waiting(Priority::High)).collect();
+    while pacer.status().waiting < 6 {
+        tokio::task::yield_now().await;
+    }
+    let slower = headers(&[
+        ("ratelimit-policy", r#""user-second";q=10;w=100"#),
+        ("ratelimit", r#""user-second";r=0;t=100"#),
+    ]);
+    second.heard(StatusCode::OK, &slower);
+    let too_long = low.await.unwrap().unwrap_err();
+    assert!(too_long.wait() >= Duration::from_secs(55), "{too_long}");
+    for high in high {
+        high.abort();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn too_many_do_not_even_wait() {
     let pacer = exhausted(Settings::new().max_waiting(1)).await;

@@ -190,6 +190,22 @@ async fn a_server_in_trouble_gets_time() {
     assert!(pauses.len() > 10, "{pauses:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_in_trouble_gets_the_time_that_it_asks_for() {
+    const SECONDS: Rows = &[("retry-after", "5")];
+    const MINUTES: Rows = &[("retry-after", "120")];
+    for trouble in [502, 504] {
+        let began = Instant::now();
+        assert_eq!(status(&[(trouble, SECONDS)], Method::GET).await, (200, 2));
+        let took = began.elapsed().as_millis();
+        assert!((5_000..=5_500).contains(&took), "{trouble}: {took} ms");
+        // Longer than anybody waits: the answer that there is, and at once.
+        let began = Instant::now();
+        assert_eq!(status(&[(trouble, MINUTES)], Method::GET).await, (trouble, 1));
+        assert_eq!(began.elapsed(), Duration::ZERO, "{trouble}");
+    }
+}
+
 /// However often it is sent.
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_no_longer_than_allowed_in_all() {

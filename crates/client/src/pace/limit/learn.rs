@@ -60,21 +60,21 @@ impl LimitPace {
 
     /// Takes in what an answer says.
     pub(crate) fn read(&mut self, seen: &Seen, reading: &Reading) {
-        self.missed = 0;
+        self.told.again(reading);
         self.defied_by = self.defied_by.filter(|number| *number > reading.number);
         if reading.of < self.read_of {
             // Overtaken: what it was charged is in what was read already.
             self.own_late += reading.charged;
             return;
         }
-        if let (Some((cost, after)), Some(remaining)) = (reading.refused_for, seen.remaining) {
-            let missing = cost - remaining as f64;
-            if missing > 0.0 {
-                let bound = missing / after.as_secs_f64().max(1e-4);
-                self.rate_below = self.rate_below.min(bound);
-                // What was learnt before may have been learnt from an odd figure.
-                self.rate = self.rate.min(self.rate_below);
-            }
+        if let Some(remaining) = seen.remaining.map(|r| r as f64)
+            && let Some(refusal) = reading.refusal_by(remaining)
+            && let Some(after) = refusal.after
+        {
+            let bound = refusal.missing(remaining) / after.as_secs_f64().max(1e-4);
+            self.rate_below = self.rate_below.min(bound);
+            // What was learnt before may have been learnt from an odd figure.
+            self.rate = self.rate.min(self.rate_below);
         }
         let (figures, reset_before) = ((self.limit, self.window), self.reset_at);
         let elapsed = (reading.at - self.read_at).as_secs_f64();
@@ -100,14 +100,16 @@ impl LimitPace {
     ) {
         let early = before.1.is_some_and(|reset| reading.at + Duration::from_secs(1) < reset);
         let came_back = before.0.is_some_and(|before| remaining > before);
-        match (self.refill, reading.refused_for) {
+        let refusal = reading.refusal_by(remaining);
+        let wait = refusal.and_then(|refusal| Some((refusal.missing(remaining), refusal.after?)));
+        match (self.refill, wait) {
             // It came back before it was to: bit by bit, then.
             (Refill::AtReset, _) if self.rate > 0.0 && early && came_back => {
                 self.refill = Refill::Steady;
             }
             // What is missing takes longer to come back than the rate could take.
-            (Refill::Steady, Some((cost, after))) => {
-                let longest = (cost - remaining).max(0.0) / self.rate;
+            (Refill::Steady, Some((missing, after))) => {
+                let longest = missing / self.rate;
                 if after.as_secs_f64() > 1.5 * longest + 0.05 {
                     self.refill = Refill::AtReset;
                     self.reset_at = Some(reading.at + after);
@@ -147,8 +149,11 @@ impl LimitPace {
         let kept = (-elapsed / memory).exp();
         self.own = self.own * kept + own;
         self.total = (self.total * kept + total).max(self.own);
-        if reading.is_refused {
+        if let Some(refusal) = reading.refusal_by(remaining)
+            && reading.number > self.cut_after
+        {
             self.own *= AFTER_REFUSAL;
+            self.cut_after = refusal.sendings;
         }
         match before {
             Some(before) => self.learn_rate(remaining - before + own, elapsed),
@@ -166,7 +171,8 @@ impl LimitPace {
             // A window of two seconds is longer than one.
             let shorter = self.window.map_or(0.0, |window| window.as_secs_f64() - 1.0);
             let most = if shorter > 0.0 { self.limit / shorter } else { f64::INFINITY };
-            self.rate = (0.9 * seen).min(most).min(self.rate_below);
+            // A refusal's wait is rounded up, so its bound may be below what was told.
+            self.rate = (0.9 * seen).min(most).min(self.rate_below).max(self.rate);
         }
     }
 
@@ -174,6 +180,7 @@ impl LimitPace {
         self.remaining = seen.remaining.map_or(self.remaining, |r| r as f64);
         self.read_at = reading.at;
         self.read_of = reading.of;
+        self.told.is_back_at(self.resets());
         self.spent = reading.unanswered as f64;
         self.share = self.sharers().powf(1.0 - LEVELLING).recip();
         self.cushion = LimitPace::cushion_of(self.limit);

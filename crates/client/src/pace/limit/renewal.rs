@@ -30,9 +30,10 @@ impl Renewal {
     pub(super) fn read(&mut self, reading: &Reading, remaining: f64, limit: f64) {
         let Some(before) = self.of.filter(|before| reading.of > *before) else { return };
         self.of = None;
-        let spent = if reading.is_refused { 0.0 } else { (reading.of - before) as f64 };
+        let is_refused = reading.refusal_by(remaining).is_some();
+        let spent = if reading.refusal.is_some() { 0.0 } else { (reading.of - before) as f64 };
         self.was_partial = limit.is_finite() && remaining + spent < limit / 2.0;
-        self.broken = if reading.is_refused { self.broken.saturating_add(1) } else { 0 };
+        self.broken = if is_refused { self.broken.saturating_add(1) } else { 0 };
     }
 
     /// Whether only an answer tells how much there is, and none has come yet.

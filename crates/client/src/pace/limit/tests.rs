@@ -1,5 +1,7 @@
 //! What is learnt of a limit, reading by reading.
 
+use tollgate_wire::read::Said;
+
 use super::*;
 
 /// A limit of ten a second of which so many are left.
@@ -12,15 +14,14 @@ fn ten_a_second(remaining: u64) -> Seen {
 /// The answer to the `of`th request, so many milliseconds after the first.
 fn reading(of: u64, millis: u64) -> Reading {
     let at = Time::from_secs(1_800_000_000) + Duration::from_millis(millis);
-    Reading {
-        at,
-        number: of,
-        of,
-        unanswered: 0,
-        charged: 1.0,
-        is_refused: false,
-        refused_for: None,
-    }
+    Reading { at, number: of, of, unanswered: 0, charged: 1.0, refusal: None }
+}
+
+/// The answer that refuses the `of`th request, which costs so much, because nothing is left.
+fn refused(of: u64, millis: u64, cost: u64, after: Duration) -> Reading {
+    let said = Said { limits: vec![ten_a_second(0)], retry_after: Some(after), ..Said::default() };
+    let refusal = Some(Refusal::new(cost, &said, of));
+    Reading { charged: 0.0, refusal, ..reading(of, millis) }
 }
 
 /// After four tenths of a second with nothing left, so many.
@@ -40,8 +41,23 @@ fn more_than_there_can_be_teaches_no_rate() {
 fn a_refusal_bounds_the_rate_that_was_learnt() {
     let mut pace = told_of(10);
     assert!(pace.rate > 20.0, "{}", pace.rate);
-    let refused_for = Some((1.0, Duration::from_millis(100)));
-    let refused = Reading { is_refused: true, charged: 0.0, refused_for, ..reading(3, 500) };
-    pace.read(&ten_a_second(0), &refused);
+    pace.read(&ten_a_second(0), &refused(3, 500, 1, Duration::from_millis(100)));
     assert!((9.9..10.1).contains(&pace.rate), "{}", pace.rate);
+}
+
+/// A wait is told in whole seconds, so what it bounds the rate by may be less than the rate.
+#[test]
+fn no_refusal_takes_the_rate_below_what_was_told() {
+    // Ten in what is really 1.25 s.
+    let left = |remaining: u64| {
+        let window = Some(Duration::from_secs(2));
+        Seen { reset_after: window, window, ..ten_a_second(remaining) }
+    };
+    let mut pace = LimitPace::new(&left(0), &reading(1, 0), 0.5);
+    pace.read(&left(0), &refused(5, 10, 4, Duration::from_secs(1)));
+    assert_eq!(pace.rate, 5.0);
+    for (n, remaining) in [(6, 2), (7, 5), (8, 8)] {
+        pace.read(&left(remaining), &reading(n, 500 * (n - 5)));
+        assert!(pace.rate >= 5.0, "{} after the {n}th", pace.rate);
+    }
 }
