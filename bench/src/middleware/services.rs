@@ -23,7 +23,9 @@ pub enum Side {
     Nothing,
     /// Our layer: one limit a user, all headers.
     Ours,
-    /// The same with `response_headers: false`.
+    /// The same with a limit that is slow to fill up again: of it every response tells other figures.
+    OursCounting,
+    /// The first with `response_headers: false`.
     OursSilent,
     /// Our layer with a chain of three: user, tenant, the month's quota.
     OursChain,
@@ -37,10 +39,11 @@ pub enum Side {
 pub const USER: &str = "x-api-key";
 
 impl Side {
-    pub const ALL: [Side; 7] = [
+    pub const ALL: [Side; 8] = [
         Side::Bare,
         Side::Nothing,
         Side::Ours,
+        Side::OursCounting,
         Side::OursSilent,
         Side::OursChain,
         Side::Governor,
@@ -52,6 +55,7 @@ impl Side {
             Side::Bare => "bare",
             Side::Nothing => "empty-layer",
             Side::Ours => "ours",
+            Side::OursCounting => "ours-counting",
             Side::OursSilent => "ours-silent",
             Side::OursChain => "ours-chain",
             Side::Governor => "tower_governor-headers",
@@ -72,6 +76,9 @@ impl Side {
             Side::Bare => hello,
             Side::Nothing => hello.layer(Empty),
             Side::Ours => hello.layer(ours("scope: user", "", "").layer(caller).same_body()),
+            Side::OursCounting => {
+                hello.layer(ours_in("day", "scope: user", "", "").layer(caller).same_body())
+            }
             Side::OursSilent => hello.layer(
                 ours("scope: user, response_headers: false", "", "").layer(caller).same_body(),
             ),
@@ -126,9 +133,13 @@ impl<S: Service<R>, R> Service<R> for HandsOn<S> {
 
 /// Limits of a tenant whose plan and whose own limit have these further settings.
 fn ours(user: &str, quota: &str, tenant: &str) -> Limits {
+    ours_in("second", user, quota, tenant)
+}
+
+fn ours_in(window: &str, user: &str, quota: &str, tenant: &str) -> Limits {
     let policy = format!(
         "
-plans: {{ free: {{ rate_limit: {{ sustained: {{ rate: 1000000000 }}, {user} }}{quota} }} }}
+plans: {{ free: {{ rate_limit: {{ sustained: {{ rate: 1000000000, window: {window} }}, {user} }}{quota} }} }}
 tenants: [ {{ id: acme, plan: free{tenant} }} ]
 "
     );
