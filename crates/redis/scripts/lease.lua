@@ -30,8 +30,11 @@ if kind == 'b' or kind == 'p' then
     local room = math.max(capacity - leased - before, 0)
     tokens, part = refill(tonumber(stored[1]), tonumber(stored[2]), tonumber(stored[3]), room, limit[1], limit[2])
   else
+    -- A reload has changed the algorithm, and a node gives up a slice of the counter before: the new one has no part in it.
+    local is_other = stored[4] and string.match(stored[4], '^%S+') ~= string.match(text, '^%S+')
     local state = read_bucket(key, limit)
     tokens, part = state[1], state[2]
+    if want == 0 and is_other then return { now, 0, 0, turn, tokens, part, 0 } end
     if state[STALE] then call('UNLINK', key) end
     if not stored[1] then leased, before = 0, 0 end
     local room = math.max(capacity - leased - before, 0)
@@ -77,6 +80,8 @@ else
   if not state then return { now } end
   ends = state[2]
 end
+-- As above: a slice of a counter that is no more.
+if want == 0 and state[STALE] then return { now, 0, 0, ends, state[1], state[2], state[3] } end
 if mark ~= ends then unspent = 0 end
 local there = capacity - state[1]
 if kind == 's' and now > state[3] then

@@ -30,6 +30,14 @@ pub(crate) struct Held {
     is_refused: AtomicBool,
 }
 
+/// What became of a charge.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    pub(crate) decision: Decision,
+    /// Which window or turn it counts in, if it was made.
+    pub(crate) mark: i64,
+}
+
 /// What Redis said last.
 #[derive(Debug)]
 struct Told {
@@ -89,10 +97,12 @@ impl Held {
     }
 
     /// Spends `cost` if it is there, and tells whether it is time to ask for more.
-    pub(crate) fn spend(&self, figures: &Figures, cost: u64) -> (Option<Decision>, bool) {
+    pub(crate) fn spend(&self, figures: &Figures, cost: u64) -> (Option<Spent>, bool) {
         let now = Instant::now();
         let mut slice = self.slice.lock();
-        let spent = slice.spend(cost, now).then(|| spent(figures, &slice, now));
+        let is_spent = slice.spend(cost, now);
+        let spent =
+            is_spent.then(|| Spent { decision: spent(figures, &slice, now), mark: slice.mark() });
         (spent, slice.is_low(now))
     }
 
@@ -103,7 +113,7 @@ impl Held {
         figures: &Figures,
         cost: u64,
         now: Time,
-    ) -> (Option<Decision>, bool) {
+    ) -> (Option<Spent>, bool) {
         let mut slice = self.slice.lock();
         let Some((remaining, reset_after)) = slice.spend_fresh(cost, now) else {
             drop(slice);
@@ -111,15 +121,17 @@ impl Held {
         };
         let limit = figures.capacity();
         let standing = Standing { limit, remaining: remaining.min(limit), reset_after };
-        (Some(Decision { refusal: None, standing }), slice.is_scarce())
+        let decision = Decision { refusal: None, standing };
+        (Some(Spent { decision, mark: slice.mark() }), slice.is_scarce())
     }
 
     /// Spends `cost` of what was granted to whoever asked for it, if that is enough.
-    pub(crate) fn decide(&self, figures: &Figures, cost: u64, grant: Grant) -> Decision {
+    pub(crate) fn decide(&self, figures: &Figures, cost: u64, grant: Grant) -> Spent {
         let (mut slice, now) = (self.slice.lock(), Instant::now());
         if slice.spend(cost, now) {
             let left = of_both(figures, grant.left, slice.left(now));
-            return Decision { refusal: None, standing: standing(figures, left, grant.at) };
+            let standing = standing(figures, left, grant.at);
+            return Spent { decision: Decision { refusal: None, standing }, mark: slice.mark() };
         }
         let ours = slice.left(now);
         drop(slice);
@@ -127,7 +139,12 @@ impl Held {
             told.refused = Some(cost);
         }
         self.is_refused.store(true, Relaxed);
-        refused(figures, cost, (grant, ours))
+        Spent { decision: refused(figures, cost, (grant, ours)), mark: grant.mark }
+    }
+
+    /// Puts back what was spent when the slice had this mark.
+    pub(crate) fn unspend(&self, cost: u64, mark: i64) {
+        self.slice.lock().unspend(cost, mark, Instant::now());
     }
 
     /// Redis has said where the counter stands, under these figures.
@@ -192,12 +209,13 @@ impl Held {
         since: Instant,
         figures: &Figures,
         cost: u64,
-    ) -> Option<Decision> {
+    ) -> Option<Spent> {
         let ours = self.left();
         let told = self.told.lock();
         let told = told.as_ref()?;
         let is_ours = told.arrived >= since && told.refused.is_some_and(|least| least <= cost);
-        is_ours.then(|| refused(figures, cost, (told.grant, ours)))
+        let refused = || refused(figures, cost, (told.grant, ours));
+        is_ours.then(|| Spent { decision: refused(), mark: told.grant.mark })
     }
 }
 
@@ -211,25 +229,25 @@ impl fmt::Debug for Held {
 pub(crate) struct Taken {
     held: Arc<Held>,
     cost: u64,
-    decision: Decision,
+    spent: Spent,
     is_theirs: bool,
 }
 
 impl Taken {
-    pub(crate) fn new(held: &Arc<Held>, cost: u64, decision: Decision) -> Taken {
-        Taken { held: Arc::clone(held), cost, decision, is_theirs: false }
+    pub(crate) fn new(held: &Arc<Held>, cost: u64, spent: Spent) -> Taken {
+        Taken { held: Arc::clone(held), cost, spent, is_theirs: false }
     }
 
-    pub(crate) fn hand_over(mut self) -> Decision {
+    pub(crate) fn hand_over(mut self) -> Spent {
         self.is_theirs = true;
-        self.decision
+        self.spent
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if !self.is_theirs && self.decision.is_allowed() {
-            self.held.slice.lock().unspend(self.cost, Instant::now());
+        if !self.is_theirs && self.spent.decision.is_allowed() {
+            self.held.unspend(self.cost, self.spent.mark);
         }
     }
 }

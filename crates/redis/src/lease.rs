@@ -23,7 +23,7 @@ use tollgate_engine::{Decision, Refusal, Standing, Time};
 use crate::answer::standing;
 use crate::calls::IN_BACKGROUND;
 use crate::command::Wanted;
-use crate::held::{Held, Taken};
+use crate::held::{Held, Spent, Taken};
 use crate::shards::shards_for;
 use crate::slice::Grant;
 use crate::{Figures, Strict, Unavailable};
@@ -97,7 +97,7 @@ impl Leases {
         held: &Arc<Held>,
         (figures, cost): (&Arc<Figures>, u64),
         now: Option<Time>,
-    ) -> Option<Decision> {
+    ) -> Option<Spent> {
         let (spent, is_low) = match now {
             Some(now) => held.spend_at(figures, cost, now),
             None => held.spend(figures, cost),
@@ -131,7 +131,8 @@ impl Leases {
         let held = self.0.held(key, figures).ok_or(Unavailable::Overloaded)?;
         let figures = held.figures.lock().clone();
         let deadline = Instant::now() + self.0.strict.longest_wait();
-        self.take_of(&held, (&figures, cost), (None, deadline)).await
+        let taken = self.take_of(&held, (&figures, cost), (None, deadline)).await;
+        taken.map(|spent| spent.decision)
     }
 
     /// [`take`](Leases::take) of a counter that is held already, by somebody who began then by the limiter's clock and waits until
@@ -141,11 +142,12 @@ impl Leases {
         held: &Arc<Held>,
         (figures, cost): (&Arc<Figures>, u64),
         (begun, deadline): (Option<Time>, Instant),
-    ) -> Result<Decision, Unavailable> {
+    ) -> Result<Spent, Unavailable> {
         let limit = figures.capacity();
         if cost > limit {
             let standing = Standing { limit, remaining: 0, reset_after: Duration::ZERO };
-            return Ok(Decision { refusal: Some(Refusal::Never), standing });
+            let decision = Decision { refusal: Some(Refusal::Never), standing };
+            return Ok(Spent { decision, mark: -1 });
         }
         if let Some(spent) = self.spend_of(held, (figures, cost), None) {
             return Ok(spent);
@@ -177,8 +179,8 @@ impl Leases {
         // Whoever asked before may have been granted enough for us too, or was told that there is nothing.
         let (spent, _) = held.spend(figures, cost);
         let known = spent.or_else(|| held.refused_since(since, figures, cost));
-        if let Some(decision) = known {
-            return drop(reply.send(Ok(Taken::new(held, cost, decision))));
+        if let Some(spent) = known {
+            return drop(reply.send(Ok(Taken::new(held, cost, spent))));
         }
         let mut asked = pin!(self.ask(held, figures, wish));
         let Ok(granted) = timeout_at(deadline, &mut asked).await else {
@@ -187,22 +189,10 @@ impl Leases {
             return drop(asked.await);
         };
         let taken = granted.map(|grant| {
-            let decision = held.decide(figures, cost, grant);
-            Taken::new(held, cost, decision)
+            let spent = held.decide(figures, cost, grant);
+            Taken::new(held, cost, spent)
         });
         drop(reply.send(taken));
-    }
-
-    /// Puts back what was taken a moment ago, because the request was refused elsewhere.
-    pub fn give_back(&self, key: &str, cost: u64) {
-        if let Some(held) = self.0.shard(key).lock().get(key) {
-            self.give_back_of(held, cost);
-        }
-    }
-
-    /// [`give_back`](Leases::give_back) to a counter that is held.
-    pub(crate) fn give_back_of(&self, held: &Held, cost: u64) {
-        held.slice.lock().unspend(cost, Instant::now());
     }
 
     /// Returns everything that is unspent, as a node does that stops. What is taken afterwards is leased anew.

@@ -14,6 +14,7 @@ pub(crate) struct Slice {
     left: u64,
     /// What Redis granted, to be told with the next call; nothing if Redis may know another figure.
     granted: u64,
+    /// Which window or turn it was granted in.
     mark: i64,
     since: Instant,
     until: Instant,
@@ -114,9 +115,16 @@ impl Slice {
         Some((self.left.saturating_add(self.elsewhere.0), self.renewed - now))
     }
 
-    /// Puts back what was spent a moment ago. What an earlier slice spent, Redis has been told: it stays spent.
-    pub(crate) fn unspend(&mut self, cost: u64, now: Instant) {
-        if now < self.until {
+    /// Which window or turn what is spent now counts in.
+    #[inline]
+    pub(crate) fn mark(&self) -> i64 {
+        self.mark
+    }
+
+    /// Puts back what was spent a moment ago, when the slice had this mark. What was spent in another window or turn stays spent:
+    /// this one has not so much more. And no more comes back than this slice has spent.
+    pub(crate) fn unspend(&mut self, cost: u64, mark: i64, now: Instant) {
+        if mark == self.mark && now < self.until {
             let back = cost.min(self.spent);
             self.left += back;
             self.spent -= back;

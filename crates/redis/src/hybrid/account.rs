@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tollgate_engine::{Identity, Rule, Time};
+use tollgate_engine::{Identity, Limit, Rate, Rule, Time};
 
 use crate::Figures;
 use crate::ledger::Ledger;
@@ -36,6 +36,8 @@ pub(crate) struct Account {
     /// is asked for: what the others have admitted meanwhile is unknown here, and they do not know what was admitted here.
     /// `NEVER` if it began in an outage; with `FAILED` if the last call failed.
     heard: AtomicU64,
+    /// Where the book's figures are: requests compare theirs without a lock.
+    figures_at: AtomicUsize,
     /// Whether somebody wants to know of it though it rests.
     pub(super) is_wanted: AtomicBool,
     pub(super) book: Mutex<Book>,
@@ -70,11 +72,32 @@ impl Account {
             idle: AtomicU32::new(RESTING),
             fresh_until: AtomicU64::new(0),
             heard: AtomicU64::new(heard.unwrap_or(NEVER)),
+            figures_at: AtomicUsize::new(Arc::as_ptr(&figures) as usize),
             // Whoever is refused at once is to learn soon what the others did.
             is_wanted: AtomicBool::new(true),
             book: Mutex::new(Book { rule, figures, ledger: Ledger::begin(), due: None, settled }),
             turn: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Whether it is told under these figures.
+    #[inline]
+    pub(crate) fn has(&self, figures: &Arc<Figures>) -> bool {
+        self.figures_at.load(Relaxed) == Arc::as_ptr(figures) as usize
+    }
+
+    /// Is told under other figures from now on. The limiter may have begun another counter for them: of that nothing is
+    /// known yet.
+    pub(super) fn adopt(&self, rule: &Arc<Rule>, figures: &Arc<Figures>) {
+        let mut book = self.book.lock();
+        if Arc::ptr_eq(&book.figures, figures) {
+            return;
+        }
+        if !is_same_counter(book.figures.limit(), figures.limit()) {
+            self.fresh_until.store(0, Relaxed);
+        }
+        (book.rule, book.figures) = (Arc::clone(rule), Arc::clone(figures));
+        self.figures_at.store(Arc::as_ptr(figures) as usize, Relaxed);
     }
 
     /// Whether Redis has answered for it since the breaker opened for the last time, which it has so often.
@@ -111,6 +134,13 @@ impl Account {
         book.ledger.consume(self.unwritten.swap(0, Relaxed));
     }
 
+    /// Whether Redis has acknowledged everything that was consumed.
+    pub(super) fn is_all_told(&self) -> bool {
+        let mut book = self.book.lock();
+        self.write_down(&mut book);
+        book.ledger.unsent() == 0
+    }
+
     pub(super) fn unconsume(&self, cost: u64) {
         let taken = self
             .unwritten
@@ -120,6 +150,12 @@ impl Account {
             self.book.lock().ledger.unconsume(rest);
         }
     }
+}
+
+/// Whether a limiter goes on with one limit's counter under the other.
+fn is_same_counter(one: &Limit, other: &Limit) -> bool {
+    let window = |limit: &Limit| limit.rate().map(Rate::window);
+    one.kind() == other.kind() && window(one) == window(other) && one.calendar() == other.calendar()
 }
 
 impl fmt::Debug for Account {

@@ -97,7 +97,7 @@ impl<C: Clock + 'static> Hybrid<C> {
         Hybrid(shared)
     }
 
-    /// The counter that is called `key` in Redis; `None` if there are too many in use.
+    /// The counter that is called `key` in Redis, told under these figures; `None` if there are too many in use.
     pub(crate) fn account(
         &self,
         key: &str,
@@ -105,8 +105,13 @@ impl<C: Clock + 'static> Hybrid<C> {
         figures: &Arc<Figures>,
     ) -> Option<Arc<Account>> {
         let mut accounts = self.0.shard(key).lock();
-        if let Some(account) = accounts.get(key) {
-            return Some(Arc::clone(account));
+        if let Some(account) = accounts.get(key).cloned() {
+            drop(accounts);
+            // Another algorithm's counter has the same name.
+            if !account.has(figures) {
+                account.adopt(charge.0, figures);
+            }
+            return Some(account);
         }
         if accounts.len() >= self.0.most_in_shard {
             return None;
@@ -132,21 +137,17 @@ impl<C: Clock + 'static> Hybrid<C> {
         cost: u64,
     ) {
         account.unwritten.fetch_add(cost, Relaxed);
-        if account.idle.load(Relaxed) != 0 {
+        if account.idle.load(Relaxed) != 0 || !account.has(figures) {
             self.woken(account, (rule, figures));
         }
     }
 
-    /// A counter that was idle is in use again, perhaps under other figures.
+    /// A counter that was idle is in use again, or under other figures.
     #[cold]
     fn woken(&self, account: &Arc<Account>, (rule, figures): (&Arc<Rule>, &Arc<Figures>)) {
         let was_idle = account.idle.swap(0, Relaxed) >= RESTING;
-        let mut book = account.book.lock();
         // Figures may have changed; the counter in Redis keeps what it has.
-        if !Arc::ptr_eq(&book.figures, figures) {
-            (book.rule, book.figures) = (Arc::clone(rule), Arc::clone(figures));
-        }
-        drop(book);
+        account.adopt(rule, figures);
         if was_idle {
             self.0.agenda.put(account, Instant::now());
         }
@@ -181,15 +182,6 @@ impl<C: Clock + 'static> Hybrid<C> {
     /// Waits until enough is known of a counter to decide by, or Redis cannot be asked.
     pub(crate) async fn refresh(&self, account: &Arc<Account>, now: Time) {
         self.0.refresh(account, now).await;
-    }
-
-    /// Decides by other figures from now on.
-    pub(crate) fn adopt(
-        &self,
-        account: &Arc<Account>,
-        (rule, figures): (&Arc<Rule>, &Arc<Figures>),
-    ) {
-        self.woken(account, (rule, figures));
     }
 
     /// Takes back what was entered a moment ago.
@@ -228,11 +220,11 @@ impl<C: Clock + 'static> Hybrid<C> {
         self.0.strict.sync(key, figures, (&self.0.node, Statement::RESET)).await.map(drop)
     }
 
-    /// Tells Redis everything at once, as a node does that stops.
+    /// Tells Redis everything that it has not been told, at once, as a node does that stops.
     pub async fn close(&self) {
         let of = |shard: &Shard| shard.lock().values().cloned().collect::<Vec<_>>();
         let all: Vec<Arc<Account>> = self.0.shards.iter().flat_map(of).collect();
-        let tell = |account| async move { self.0.tell(&account, Instant::now()).await };
+        let tell = |account: Arc<Account>| async move { self.0.tell_untold(&account).await };
         stream::iter(all).for_each_concurrent(IN_BACKGROUND, tell).await;
     }
 

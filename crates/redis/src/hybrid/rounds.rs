@@ -76,11 +76,7 @@ impl<C: Clock> Shared<C> {
     fn rests(&self, account: &Account) -> bool {
         let is_idle = account.idle.load(Relaxed) >= RESTING && !account.is_wanted.load(Relaxed);
         // One that could not be told is tried until it is: till then the fallback decides.
-        is_idle && !account.has_failed(self.strict.times_opened()) && {
-            let mut book = account.book.lock();
-            account.write_down(&mut book);
-            book.ledger.unsent() == 0
-        }
+        is_idle && !account.has_failed(self.strict.times_opened()) && account.is_all_told()
     }
 
     /// Forgets those of a shard that have rested for long and that nobody holds.
@@ -99,6 +95,14 @@ impl<C: Clock> Shared<C> {
         // If it could not be told its sum will say it again; meanwhile this node decides by what it knows.
         let pause = self.sync(account, due).await.unwrap_or(Some(self.interval));
         self.put(account, asked, pause);
+    }
+
+    /// Tells what is untold of an account, if anything is.
+    pub(super) async fn tell_untold(&self, account: &Account) {
+        let _turn = account.turn.lock().await;
+        if !account.is_all_told() {
+            self.sync(account, Instant::now()).await;
+        }
     }
 
     /// Asks for an account of which too little is known to decide by. Those who want to know it at the same time share the answer.
@@ -151,7 +155,10 @@ impl<C: Clock> Shared<C> {
             true => news.apply(&self.limiter, &rule, account.identity),
             false => news.catch_up(&self.limiter, &rule, account.identity),
         }
-        account.refreshed(asked, self.interval);
+        // Under other figures it may be another counter, of which this says nothing.
+        if account.has(&figures) {
+            account.refreshed(asked, self.interval);
+        }
         // Not before that: until then the share decides.
         account.note_heard(opened, true);
         Some(self.pause(&rule, account))

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tollgate_engine::{Clock, Decision, Identity};
 use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, Waiting, Whose};
@@ -27,15 +26,6 @@ pub(super) struct Told {
     identity: Identity,
     account: Arc<Account>,
     outage: Outage,
-    /// Where the figures are that it was last told under.
-    figures: AtomicUsize,
-}
-
-impl<C: Clock + 'static> HybridKeeper<C> {
-    /// Figures are known by where they are.
-    fn figures_at(&self) -> usize {
-        Arc::as_ptr(&self.0.figures) as usize
-    }
 }
 
 impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
@@ -49,8 +39,7 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
             let key = shared.key(&(whose.name)());
             let account = shared.hybrid.account(&key, (rule, whose.identity), figures).ok_or(())?;
             let (identity, outage) = (whose.identity, Outage::new());
-            let figures = AtomicUsize::new(self.figures_at());
-            Ok(Told { key, identity, account, outage, figures })
+            Ok(Told { key, identity, account, outage })
         };
         // Of more counters than may be in use the others are not told; the limiter decides all the same.
         let told = shared.told.get_or(whose.hash, make, || ());
@@ -101,10 +90,6 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
     fn told(&self, asked: &Asked<'_>) {
         let Some(told) = asked.counter.get::<Told>() else { return };
         let Terms { shared, figures, rule, .. } = &*self.0;
-        if told.figures.load(Relaxed) != self.figures_at() {
-            told.figures.store(self.figures_at(), Relaxed);
-            shared.hybrid.adopt(&told.account, (rule, figures));
-        }
         shared.hybrid.consumed_of(&told.account, (rule, figures), asked.cost);
     }
 

@@ -10,7 +10,7 @@ use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, W
 use super::fallback::{BY_SHARE, Outage, Owing};
 use super::{Shared, Terms};
 use crate::Leases;
-use crate::held::Held;
+use crate::held::{Held, Spent};
 
 /// `Retry-After` is a second or more.
 const MOST_TRUST: Duration = Duration::from_secs(1);
@@ -56,6 +56,11 @@ impl Leased {
         let debt = self.outage.take_debt(&shared.limiter, self.identity, &figures);
         self.held.owe(debt.admitted, debt.unpaid, debt.in_view);
     }
+}
+
+/// A slice's mark is a moment or a turn since 1970, so it is never [`BY_SHARE`].
+fn charged(spent: Spent) -> Answered {
+    Answered::Decided(spent.decision, Mark(spent.mark as u64))
 }
 
 impl<C: Clock + 'static> LeaseKeeper<C> {
@@ -123,7 +128,7 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
         let leased = asked.counter.get::<Leased>()?;
         let wanted = (&self.0.figures, asked.cost);
         match shared.leases.spend_of(&leased.held, wanted, Some(asked.now)) {
-            Some(decision) => Some(Answered::Decided(decision, Mark::default())),
+            Some(spent) => Some(charged(spent)),
             None if shared.strict.is_up() => None,
             None => Some(self.fall_back(asked, leased)),
         }
@@ -141,11 +146,12 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             }
             let decided =
                 shared.leases.take_of(&leased.held, wanted, (Some(asked.now), deadline)).await;
-            let Ok(decision) = decided else { return self.fall_back(&asked, leased) };
-            let remaining = decision.standing.remaining.saturating_sub(leased.held.owed());
-            let renewed = shared.limiter.clock().now() + decision.standing.reset_after;
+            let Ok(spent) = decided else { return self.fall_back(&asked, leased) };
+            let standing = spent.decision.standing;
+            let remaining = standing.remaining.saturating_sub(leased.held.owed());
+            let renewed = shared.limiter.clock().now() + standing.reset_after;
             leased.outage.note(remaining, renewed);
-            Answered::Decided(decision, Mark::default())
+            charged(spent)
         })
     }
 
@@ -155,7 +161,7 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
         if mark == BY_SHARE {
             shared.restore(share, (&leased.outage, leased.identity), asked.cost);
         } else {
-            shared.leases.give_back_of(&leased.held, asked.cost);
+            leased.held.unspend(asked.cost, mark.0 as i64);
         }
     }
 

@@ -138,10 +138,11 @@ impl<C: Clock + 'static> SharedCounters<C> {
     pub async fn close(&self) -> usize {
         let shared = &self.0;
         shared.recover().await;
-        shared.hybrid.close().await;
+        // Leases first: there may be no time for all, and what is leased strands.
         let all = shared.leased.all();
         let held = all.iter().map(|leased| Arc::clone(leased.held())).collect();
         let stranded = shared.leases.give_up_all(held).await;
+        shared.hybrid.close().await;
         shared.nodes.leave(&shared.strict).await;
         stranded + shared.outages.owing()
     }

@@ -95,10 +95,26 @@ async fn only_what_this_slice_spent_can_be_put_back() {
     slice.spend(6, now);
     let told = slice.report(10, now);
     slice.begin(grant(10), told, 10, now);
-    slice.unspend(6, now);
+    slice.unspend(6, 7, now);
     assert_eq!(slice.left(now), 10);
     slice.spend(2, now);
-    slice.unspend(6, now);
+    slice.unspend(6, 7, now);
+    assert_eq!(slice.left(now), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_spent_in_another_window_is_not_put_back() {
+    let now = Instant::now();
+    let mut slice = Slice::new(now);
+    slice.begin(grant(10), Report::default(), 10, now);
+    slice.spend(10, now);
+    let first = slice.mark();
+    let told = slice.report(10, now);
+    slice.begin(Grant { mark: 8, ..grant(10) }, told, 10, now);
+    slice.spend(10, now);
+    slice.unspend(10, first, now);
+    assert_eq!(slice.left(now), 0);
+    slice.unspend(10, slice.mark(), now);
     assert_eq!(slice.left(now), 10);
 }
 

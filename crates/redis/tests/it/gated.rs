@@ -49,10 +49,14 @@ pub struct Node {
 #[derive(Clone, Copy)]
 pub enum Counts {
     Bucket,
+    /// The same bucket by another algorithm.
+    Gcra,
     /// A leaky bucket in front of a queue.
     Paced,
-    /// Windows of a day.
+    /// Windows as long as the rate's.
     Window,
+    /// The same, and what is in view of the one before.
+    Sliding,
     /// A month's balance.
     Quota,
 }
@@ -64,10 +68,12 @@ pub struct Terms {
     pub behind: Duration,
     pub consistency: Consistency,
     pub capacity: u64,
-    /// What comes back to a bucket: so many tokens in such a window.
+    /// What comes back to a bucket: so many tokens in such a window. Of windows only the length counts.
     pub rate: (u64, &'static str),
     pub fallback: Fallback,
     pub timeout: Duration,
+    /// How often hybrid counters are told.
+    pub interval: Duration,
     pub max_keys: usize,
 }
 
@@ -79,33 +85,38 @@ pub const TERMS: Terms = Terms {
     rate: (1, "day"),
     fallback: Fallback::LocalOnly,
     timeout: LONG,
+    interval: Duration::from_millis(100),
     max_keys: 100_000,
 };
 
-impl Node {
-    pub async fn start(url: &str, terms: Terms) -> Node {
-        Node::start_at(Settings::new(url).unwrap(), terms).await
-    }
-
-    /// However Redis is reached.
-    pub async fn start_at(settings: Settings, terms: Terms) -> Node {
-        let consistency = match terms.consistency {
+impl Terms {
+    /// A policy with such a limit.
+    fn policy(self) -> Policy {
+        let consistency = match self.consistency {
             Consistency::Lease => "lease",
             Consistency::Hybrid => "hybrid",
             _ => "strict",
         };
-        let (capacity, (rate, window)) = (terms.capacity, terms.rate);
-        let limit = match terms.counts {
-            Counts::Bucket => format!(
-                "rate_limit: {{ algorithm: token_bucket, sustained: {{ rate: {rate}, window: {window} }},
+        let (capacity, (rate, window)) = (self.capacity, self.rate);
+        let limit = match self.counts {
+            Counts::Bucket | Counts::Gcra => {
+                let is_gcra = matches!(self.counts, Counts::Gcra);
+                let algorithm = if is_gcra { "gcra" } else { "token_bucket" };
+                format!(
+                    "rate_limit: {{ algorithm: {algorithm}, sustained: {{ rate: {rate}, window: {window} }},
     burst: {{ capacity: {capacity} }}, scope: user, consistency: {consistency} }}"
-            ),
+                )
+            }
             Counts::Paced => format!(
                 "rate_limit: {{ algorithm: leaky_bucket, sustained: {{ rate: {rate}, window: {window} }},
     burst: {{ capacity: {capacity} }}, strategy: queue, scope: user, consistency: {consistency} }}"
             ),
             Counts::Window => format!(
-                "rate_limit: {{ algorithm: fixed_window, sustained: {{ rate: {capacity}, window: day }},
+                "rate_limit: {{ algorithm: fixed_window, sustained: {{ rate: {capacity}, window: {window} }},
+    scope: user, consistency: {consistency} }}"
+            ),
+            Counts::Sliding => format!(
+                "rate_limit: {{ algorithm: sliding_window, sustained: {{ rate: {capacity}, window: {window} }},
     scope: user, consistency: {consistency} }}"
             ),
             Counts::Quota => format!("quota: {{ limit: {capacity}, window: month }}"),
@@ -117,27 +128,51 @@ plans: {{ a: {{ {limit} }} }}
 tenants: [ {{ id: acme, plan: a }} ]
 "
         );
-        let policy = Policy::of("policy.yaml", text.as_bytes())
-            .unwrap_or_else(|faults| panic!("{}", faults.diagnostics));
+        Policy::of("policy.yaml", text.as_bytes())
+            .unwrap_or_else(|faults| panic!("{}", faults.diagnostics))
+    }
+}
+
+impl Node {
+    pub async fn start(url: &str, terms: Terms) -> Node {
+        Node::start_at(Settings::new(url).unwrap(), terms).await
+    }
+
+    /// However Redis is reached.
+    pub async fn start_at(settings: Settings, terms: Terms) -> Node {
         let behind = AtomicU64::new(terms.behind.as_nanos() as u64);
         let clock = NodeClock { clock: SystemClock::new(), behind };
         let limiter = Arc::new(Limiter::with_clock(clock, 100_000));
         let sharing = Sharing {
             settings: settings.timeout(terms.timeout),
             prefix: "tollgate".to_owned(),
-            interval: Duration::from_millis(100),
+            interval: terms.interval,
             fallback: terms.fallback,
             max_keys: terms.max_keys,
         };
         let shared = SharedCounters::start(sharing, &limiter);
+        let node = Node::with(shared, limiter, terms);
+        node.up().await;
+        node
+    }
+
+    /// The same node with another limit, as after a reload.
+    pub fn reloaded(&self, terms: Terms) -> Node {
+        Node::with(self.shared.clone(), Arc::clone(&self.limiter), terms)
+    }
+
+    fn with(
+        shared: SharedCounters<NodeClock>,
+        limiter: Arc<Limiter<NodeClock>>,
+        terms: Terms,
+    ) -> Node {
+        let policy = terms.policy();
         // There are limits that nobody has written too.
         let mut ours = policy.limits().iter().filter(|limit| limit.source() == "plan:a");
         let limit = ours.find(|limit| limit.consistency() == terms.consistency).unwrap();
         let rule = limiter.define(limit.counter(), limit.limit().clone());
         let keeper = shared.keeper(limit, &rule).unwrap();
-        let node = Node { shared, limiter, rule, keeper };
-        node.up().await;
-        node
+        Node { shared, limiter, rule, keeper }
     }
 
     /// From now on its clock agrees with Redis'.
@@ -198,6 +233,12 @@ tenants: [ {{ id: acme, plan: a }} ]
         }
         let together = [Together { keeper: &*self.keeper, asked, strategy: Strategy::Reject }];
         self.keeper.charge_together(&together).await.answers[0]
+    }
+
+    /// Gives back what was charged then.
+    pub fn give_back(&self, counter: &Counter, cost: u64, charged: Answered) {
+        let Answered::Decided(_, mark) = charged else { panic!("it was not charged") };
+        self.keeper.give_back(&Asked { counter, cost, now: self.limiter.clock().now() }, mark);
     }
 
     pub async fn is_admitted(&self) -> bool {

@@ -6,9 +6,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tollgate_engine::{Kind, Limit, Period, Rate};
+use tollgate_policy::shapes::Consistency;
 use tollgate_redis::driven::Driven;
 use tollgate_redis::{Figures, Leases, Settings, Strict};
 
+use crate::gated::{self, Counts, KEY, TERMS, Terms, is_admitted};
 use crate::servers::{Brand, Server, calls, on_both, run};
 
 const BEGIN: u64 = 1_767_225_600_000_000;
@@ -239,7 +241,41 @@ fn a_slice_outlasts_an_outage_but_not_its_end(brand: Brand) {
     });
 }
 
+/// A request was charged in one window and is given back in the next, of which all is spent by then.
+fn a_charge_is_not_given_back_to_another_window(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let consistency = Consistency::Lease;
+        let terms = Terms { counts: Counts::Window, rate: (1, "second"), consistency, ..TERMS };
+        let node = gated::Node::start(&server.url(), terms).await;
+        let counter = node.counter();
+        let window = || server.ask::<Option<u64>>(&["HGET", KEY, "window_start"]);
+        loop {
+            let all_of_a_window = async || loop {
+                let charged = node.ask_for(&counter, 100).await;
+                if is_admitted(charged) {
+                    return charged;
+                }
+            };
+            let first = all_of_a_window().await;
+            let second = all_of_a_window().await;
+            let begun = window();
+            node.give_back(&counter, 100, second);
+            let is_back = is_admitted(node.ask_for(&counter, 100).await);
+            node.give_back(&counter, 100, first);
+            let is_exceeded = is_admitted(node.ask_for(&counter, 100).await);
+            // Where the window was over meanwhile they say nothing.
+            if window() == begun {
+                assert!(is_back, "what was charged in this window");
+                assert!(!is_exceeded, "what was charged in another");
+                return;
+            }
+        }
+    });
+}
+
 on_both! {
+    another_window => a_charge_is_not_given_back_to_another_window;
     no_schedule => no_schedule_exceeds_the_limit;
     exactly => nodes_together_admit_exactly_the_limit;
     crash => a_crash_strands_a_slice_and_nothing_more;

@@ -1,0 +1,79 @@
+//! Limits whose algorithm a reload changes. Their counters in Redis have the same names, and begin anew.
+
+use tollgate_policy::shapes::Consistency;
+
+use crate::gated::{Counts, KEY, Node, TERMS, Terms, is_admitted};
+use crate::servers::{Brand, Server, on_both, run, until};
+
+/// A gate finds a counter by its algorithm too.
+const BEFORE: u128 = 1;
+const AFTER: u128 = 2;
+
+/// A hybrid counter that is in use all the while: nodes go on hearing of one another.
+fn nodes_share_the_new_counter_at_once(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let terms = Terms { consistency: Consistency::Hybrid, capacity: 10_000, ..TERMS };
+        let nodes =
+            [Node::start(&server.url(), terms).await, Node::start(&server.url(), terms).await];
+        for node in &nodes {
+            node.hears_of("one", BEFORE).await;
+            assert!(node.admits("one", BEFORE).await);
+        }
+        let total = || server.ask::<Option<u64>>(&["HGET", KEY, "total"]);
+        until("both have told", || total() == Some(2)).await;
+        let [one, other] =
+            nodes.each_ref().map(|node| node.reloaded(Terms { counts: Counts::Sliding, ..terms }));
+        let (mut of_one, mut of_other) = (0, 0);
+        // Never idle: an idle one looks at its figures.
+        for _ in 0..3000 {
+            of_one += u64::from(one.admits("one", AFTER).await);
+            of_other += u64::from(other.admits("one", AFTER).await);
+            let is_heard = one.left_of("one", AFTER) < 10_000 - of_one
+                && other.left_of("one", AFTER) < 10_000 - of_other;
+            if is_heard {
+                let limit: String = server.ask(&["HGET", KEY, "limit"]);
+                assert!(limit.starts_with("sliding_window"), "{limit}");
+                return;
+            }
+            tokio::time::sleep(TERMS.interval / 20).await;
+        }
+        panic!("{of_one} and {of_other} were admitted, and neither node hears of the other");
+    });
+}
+
+/// A slice of the old counter is given up after the new one began: that stays as it is.
+fn an_old_slice_leaves_the_new_counter_alone(brand: Brand) {
+    use Counts::{Bucket, Gcra, Sliding, Window};
+    for (before, after, field, left) in [
+        (Bucket, Sliding, "count", 40),
+        (Window, Sliding, "count", 40),
+        (Sliding, Window, "count", 40),
+        (Window, Bucket, "tokens", 60),
+        // Both are buckets: the slice takes room in it until its end.
+        (Bucket, Gcra, "tokens", 50),
+    ] {
+        let server = Server::start(brand);
+        run(async {
+            let terms = Terms { consistency: Consistency::Lease, ..TERMS };
+            let old = Node::start(&server.url(), Terms { counts: before, ..terms }).await;
+            let counter = old.counter_of("one", BEFORE);
+            let charged = old.ask_for(&counter, 10).await;
+            assert!(is_admitted(charged));
+            // So that some of the slice is unspent.
+            old.give_back(&counter, 4, charged);
+            let new = old.reloaded(Terms { counts: after, ..terms });
+            assert!(is_admitted(new.ask_for(&new.counter_of("one", AFTER), 40).await));
+            let limit = || server.ask::<String>(&["HGET", KEY, "limit"]);
+            let begun = limit();
+            assert_eq!(new.shared.close().await, 0);
+            assert_eq!(limit(), begun);
+            assert_eq!(server.ask::<Option<u64>>(&["HGET", KEY, field]), Some(left), "{begun}");
+        });
+    }
+}
+
+on_both! {
+    hybrid => nodes_share_the_new_counter_at_once;
+    old_slice => an_old_slice_leaves_the_new_counter_alone;
+}
