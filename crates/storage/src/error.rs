@@ -10,7 +10,7 @@ use tollgate_policy::KeyId;
 
 use crate::{IdempotentAnswer, Version};
 
-/// Why an operation did nothing. Whatever it is, nothing of the operation has happened.
+/// Why an operation did nothing. Whatever it is but [`Unavailable::InDoubt`], nothing of the operation has happened.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -67,6 +67,8 @@ pub enum Unavailable {
     Damaged(String),
     /// The system failed.
     Failed(String),
+    /// It was told and did not answer in time: the operation is seen through, and may have happened already.
+    InDoubt,
     /// It was closed.
     Closed,
 }
@@ -111,6 +113,9 @@ impl fmt::Display for Unavailable {
             Unavailable::ReadOnly => f.write_str("the storage is read-only: make it writable"),
             Unavailable::Damaged(how) => write!(f, "the storage is damaged: {how}"),
             Unavailable::Failed(how) => write!(f, "the storage failed: {how}"),
+            Unavailable::InDoubt => f.write_str(
+                "the storage does not answer: whether this was done shows when it is back",
+            ),
             Unavailable::Closed => f.write_str("the storage is closed"),
         }
     }

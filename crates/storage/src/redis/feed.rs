@@ -153,7 +153,9 @@ impl Feed {
         let mut state = self.state.lock().await;
         let mut has_objects = false;
         let done = self.advance_from(&mut state, &mut has_objects).await;
-        if has_objects {
+        // Redis has restarted empty, and no node has begun a new store since: nodes keep what they have.
+        let is_lost = state.place.epoch.is_empty();
+        if has_objects && !is_lost {
             (state.watchers.objects)();
         }
         done

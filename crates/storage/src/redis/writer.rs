@@ -63,12 +63,6 @@ fn silent() -> Unavailable {
     Unavailable::Failed("Redis does not answer".to_owned())
 }
 
-fn in_doubt() -> Unavailable {
-    Unavailable::Failed(
-        "Redis does not answer: whether this was done shows when it is back".to_owned(),
-    )
-}
-
 pub(super) struct Writer {
     plain: Arc<Plain>,
     names: Names,
@@ -153,7 +147,7 @@ impl Writer {
         let done = self
             .see_through((&COMMIT, cmd), false, || {
                 for (reply, _permit) in told.take().into_iter().flatten() {
-                    reply.send(Err(in_doubt().into()));
+                    reply.send(Err(Unavailable::InDoubt.into()));
                 }
             })
             .await;

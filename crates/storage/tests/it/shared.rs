@@ -452,6 +452,32 @@ fn a_change_before_ones_own_in_the_place_of_a_lost_one_is_told(brand: Brand) {
     });
 }
 
+/// Redis restarts without its data: nodes go on with the keys, tenants and plans they have, and keys that are issued afterwards are
+/// everywhere. What is there counts again when a node has begun a new store.
+fn an_empty_restart_takes_nothing_from_nodes(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let (one, other) = (Node::open(in_redis(&server)), Node::open(in_redis(&server)));
+        let [(_, kept), (_, later)] = [1, 2].map(|n| key("acme", n));
+        one.store.commit(vec![put("pro", Expect::Absent)]).await.unwrap();
+        one.store.commit(issue(&kept)).await.unwrap();
+        other.store.catch_up().await.unwrap();
+        let told = other.objects.load(Relaxed);
+        assert!(told > 0 && other.has(&kept));
+        server.ask::<String>(&["FLUSHALL"]);
+        other.store.catch_up().await.unwrap();
+        assert_eq!(other.objects.load(Relaxed), told, "there is nothing to read them from");
+        assert!(other.has(&kept));
+        one.store.commit(issue(&later)).await.unwrap();
+        until("the other has it", || other.has(&later)).await;
+        other.store.catch_up().await.unwrap();
+        assert_eq!(other.objects.load(Relaxed), told, "nor is there now");
+        assert!(other.has(&kept));
+        drop(in_redis(&server).open().unwrap());
+        until("the new store is read", || other.objects.load(Relaxed) > told).await;
+    });
+}
+
 /// Figures for docs/distribution.md: `cargo nextest run -p tollgate-storage --run-ignored only a_million --no-capture`.
 #[test]
 #[ignore = "takes a minute; it prints figures"]
@@ -497,5 +523,6 @@ on_both! {
     cluster => a_cluster_keeps_it_too;
     failover => a_failover_is_followed;
     lost_change => a_change_in_the_place_of_a_lost_one_is_told;
+    empty => an_empty_restart_takes_nothing_from_nodes;
     lost_before => a_change_before_ones_own_in_the_place_of_a_lost_one_is_told;
 }
