@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, Method, Response};
 use tollgate_wire::{Problem, Refused, is_grpc, names};
 
 use crate::head::Head;
@@ -19,13 +20,15 @@ const LONGEST_ID: usize = 128;
 pub(crate) struct Answer {
     request_id: Option<HeaderValue>,
     is_grpc: bool,
+    is_head: bool,
 }
 
 impl Answer {
     pub(crate) fn to(head: Head<'_>) -> Answer {
         let id = head.headers.get(&names::X_REQUEST_ID);
         let id = id.filter(|id| id.len() <= LONGEST_ID && id.to_str().is_ok());
-        Answer { request_id: id.cloned(), is_grpc: is_grpc(head.headers) }
+        let is_head = *head.method == Method::HEAD;
+        Answer { request_id: id.cloned(), is_grpc: is_grpc(head.headers), is_head }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -33,7 +36,7 @@ impl Answer {
     }
 
     pub(crate) fn refuse(&self, refused: &Refused<'_>) -> Response<Bytes> {
-        if self.is_grpc { refused.grpc() } else { refused.http() }
+        self.fit(if self.is_grpc { refused.grpc() } else { refused.http() })
     }
 
     pub(crate) fn overloaded(&self, wait: Duration) -> Response<Bytes> {
@@ -45,6 +48,16 @@ impl Answer {
             "" => problem,
             id => problem.instance(id),
         };
-        if self.is_grpc { problem.grpc() } else { problem.http() }
+        self.fit(if self.is_grpc { problem.grpc() } else { problem.http() })
+    }
+
+    /// The answer to HEAD tells how long its content would be. Over HTTP/2 hyper sends what it is given, and callers break such a
+    /// stream off.
+    fn fit(&self, mut response: Response<Bytes>) -> Response<Bytes> {
+        if self.is_head {
+            let content = std::mem::take(response.body_mut());
+            response.headers_mut().insert(CONTENT_LENGTH, content.len().into());
+        }
+        response
     }
 }

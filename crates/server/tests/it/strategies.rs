@@ -9,7 +9,7 @@ use tollgate_engine::{Clock, Time};
 use tollgate_server::{Caller, Limits, Outcome, Verdict};
 use tower_layer::Layer;
 
-use crate::support::{acme, ask, get, handler, limits, policy, text};
+use crate::support::{acme, ask, get, handler, hello, limits, policy, text};
 
 fn plan(strategy: &str) -> String {
     format!(
@@ -52,6 +52,17 @@ async fn refused_by_reject_it_is_told_when_to_come_back_and_the_service_is_not_a
     clock.advance(Duration::from_millis(750));
     assert_eq!(ask(&mut service, get("/")).await.status, 200);
     assert_eq!(served.load(Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_refusal_of_head_tells_the_length_of_what_it_leaves_out() {
+    let (limits, _) = limits(&plan("strategy: reject"));
+    let mut service = limits.layer(|_| Caller::of("acme").user("ada")).layer(handler(hello));
+    ask(&mut service, get("/")).await;
+    let refused = ask(&mut service, get("/")).await;
+    let head = ask(&mut service, Request::head("/").body(()).unwrap()).await;
+    assert_eq!((head.status, head.body.len()), (refused.status, 0));
+    assert_eq!(head.header("content-length"), refused.body.len().to_string());
 }
 
 #[tokio::test]
