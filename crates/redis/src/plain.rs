@@ -1,9 +1,11 @@
 //! A connection for other things than counters: what a store keeps in Redis, and what an operator asks.
 //!
-//! It is made when it is first needed and made anew after it broke, not more often than a pause allows. Nothing is sent twice
-//! but a script that the server did not know, which has not run.
+//! It is made when it is first needed and made anew after it broke, not more often than a pause allows. Connecting has its own time,
+//! and goes on when whoever needed it has none left: else it would begin anew for each, and never end where it takes longer than
+//! any of them waits. Nothing is sent twice but a script that the server did not know, which has not run.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -41,7 +43,8 @@ impl Lua {
 /// A connection for other things than counters.
 pub struct Plain {
     settings: Settings,
-    state: Mutex<State>,
+    /// Held by whoever connects.
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
@@ -52,10 +55,34 @@ struct State {
     failed_at: Option<Instant>,
 }
 
+impl State {
+    async fn connect(&mut self, settings: &Settings) -> Result<(Link, u64), Unavailable> {
+        match timeout(CONNECT, Link::open(settings)).await {
+            Ok(Ok(link)) => {
+                self.number += 1;
+                self.failed_at = None;
+                Ok((self.link.insert(link).clone(), self.number))
+            }
+            failed => {
+                self.failed_at = Some(Instant::now());
+                match failed {
+                    Ok(Err(error)) => Err(Unavailable::Unreachable(error.to_string())),
+                    _ => Err(too_late()),
+                }
+            }
+        }
+    }
+}
+
+/// Nothing was sent yet, so nothing may have run.
+fn too_late() -> Unavailable {
+    Unavailable::Unreachable("no connection in time".to_owned())
+}
+
 impl Plain {
     /// One that is yet to be made.
     pub fn new(settings: Settings) -> Plain {
-        Plain { settings, state: Mutex::default() }
+        Plain { settings, state: Arc::default() }
     }
 
     /// Where it leads.
@@ -64,33 +91,20 @@ impl Plain {
     }
 
     async fn link(&self, deadline: Instant) -> Result<(Link, u64), Unavailable> {
-        let connecting = async {
-            let mut state = self.state.lock().await;
-            if let Some(link) = &state.link {
-                return Ok((link.clone(), state.number));
-            }
-            if state.failed_at.is_some_and(|at| at.elapsed() < PAUSE) {
-                return Err(Unavailable::Open);
-            }
-            match timeout(CONNECT, Link::open(&self.settings)).await {
-                Ok(Ok(link)) => {
-                    state.number += 1;
-                    state.failed_at = None;
-                    Ok((state.link.insert(link).clone(), state.number))
-                }
-                failed => {
-                    state.failed_at = Some(Instant::now());
-                    // Nothing was sent yet, so nothing may have run.
-                    Err(match failed {
-                        Ok(Err(error)) => Unavailable::Unreachable(error.to_string()),
-                        _ => Unavailable::Unreachable("no connection in time".to_owned()),
-                    })
-                }
-            }
-        };
-        let in_time = timeout_at(deadline, connecting).await;
-        in_time
-            .unwrap_or_else(|_| Err(Unavailable::Unreachable("no connection in time".to_owned())))
+        let waiting = timeout_at(deadline, Arc::clone(&self.state).lock_owned()).await;
+        let mut state = waiting.map_err(|_| too_late())?;
+        if let Some(link) = &state.link {
+            return Ok((link.clone(), state.number));
+        }
+        if state.failed_at.is_some_and(|at| at.elapsed() < PAUSE) {
+            return Err(Unavailable::Open);
+        }
+        let settings = self.settings.clone();
+        let connecting = tokio::spawn(async move { state.connect(&settings).await });
+        match timeout_at(deadline, connecting).await {
+            Ok(Ok(connected)) => connected,
+            _ => Err(too_late()),
+        }
     }
 
     async fn forget(&self, number: u64) {

@@ -23,6 +23,7 @@ mod moving;
 mod newcomers;
 mod paced;
 mod periods;
+mod plain;
 mod proxy;
 mod refusing;
 mod reloads;
