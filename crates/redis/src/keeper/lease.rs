@@ -90,7 +90,10 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             outage: Outage::new(),
             leases: shared.leases.clone(),
         };
-        let held = shared.leased.get_or(whose.hash, || Ok::<_, ()>(make()), || ());
+        // One counter may have callers of several limits, as a tenant's quota under two plans: what was granted or refused under
+        // one says nothing of the other.
+        let hash = whose.hash ^ u128::from(self.0.figures.capacity());
+        let held = shared.leased.get_or(hash, || Ok::<_, ()>(make()), || ());
         // Of more counters than may be held, each request leases what it costs, for itself.
         Ok(Counter::new(held.unwrap_or_else(|()| Arc::new(make()))))
     }

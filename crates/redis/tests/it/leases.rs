@@ -274,7 +274,25 @@ fn a_charge_is_not_given_back_to_another_window(brand: Brand) {
     });
 }
 
+/// A tenant's quota is one counter, under whichever plan its users are.
+fn a_slice_of_one_limit_is_not_spent_under_another(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let (counts, consistency) = (Counts::Window, Consistency::Lease);
+        let free = Terms { counts, rate: (1, "day"), consistency, ..TERMS };
+        let pro = gated::Node::start(&server.url(), Terms { capacity: 1000, ..free }).await;
+        let counter = pro.counter();
+        let charged = pro.ask_for(&counter, 500).await;
+        assert!(is_admitted(charged));
+        pro.give_back(&counter, 100, charged);
+        let free = pro.reloaded(free);
+        assert!(!is_admitted(free.ask_for(&free.counter(), 1).await), "400 of 100 are used");
+        assert!(is_admitted(pro.ask_for(&pro.counter(), 600).await), "400 of 1000 are");
+    });
+}
+
 on_both! {
+    two_limits => a_slice_of_one_limit_is_not_spent_under_another;
     another_window => a_charge_is_not_given_back_to_another_window;
     no_schedule => no_schedule_exceeds_the_limit;
     exactly => nodes_together_admit_exactly_the_limit;
