@@ -9,6 +9,7 @@
 //! was answered as fast as callers need it: a server that is there but slow stays shut out. It tries at growing, random
 //! intervals, so that many nodes do not come back all at once, and begins with short ones only after a steady time.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -193,10 +194,21 @@ async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Ar
             Err(_) if waiting.is_closed() => return,
             Err(_) => {}
         }
-        sleep(drawn(pause)).await;
+        rest(drawn(pause), &mut waiting).await;
         pause = (2 * pause).min(LONGEST_PAUSE);
         while let Ok(call) = waiting.try_recv() {
             let _ = call.reply.send(Err(Unavailable::Open));
+        }
+    }
+}
+
+/// Waits before the next attempt. Whoever looked before the breaker opened, and handed in a call after, does not wait for it too.
+async fn rest(pause: Duration, waiting: &mut mpsc::Receiver<Call>) {
+    let mut pause = pin!(sleep(pause));
+    loop {
+        tokio::select! {
+            () = &mut pause => return,
+            Some(call) = waiting.recv() => drop(call.reply.send(Err(Unavailable::Open))),
         }
     }
 }

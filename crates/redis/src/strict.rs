@@ -117,7 +117,7 @@ impl Strict {
         deadline: Instant,
         call: impl Future<Output = Result<T, Unavailable>>,
     ) -> Result<T, Unavailable> {
-        let mut alarm = self.0.runtime.spawn(sleep_until(deadline));
+        let mut alarm = self.0.runtime.spawn(async move { sleep_until(deadline).await });
         tokio::select! {
             biased;
             answered = call => {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use tokio::time::timeout_at;
 use tollgate_core::Kind;
 use tollgate_engine::{Clock, Decision, Identity, Strategy, Time};
 use tollgate_gate::elsewhere::{
@@ -171,7 +170,8 @@ async fn owes_nothing<C: Clock + 'static>(parts: &Parts<C>, begun: Time) -> bool
     if recover.is_empty() || !shared.strict.is_up() {
         return recover.is_empty();
     }
-    let recovered = timeout_at(shared.deadline(begun), join_all(recover)).await;
+    let recovering = async { Ok(join_all(recover).await) };
+    let recovered = shared.strict.within(shared.deadline(begun), recovering).await;
     recovered.is_ok_and(|all| all.into_iter().all(|is_settled| is_settled))
 }
 
