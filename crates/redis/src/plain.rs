@@ -107,9 +107,11 @@ impl Plain {
         }
     }
 
-    async fn forget(&self, number: u64) {
-        let mut state = self.state.lock().await;
-        if state.number == number {
+    /// Whoever connects meanwhile has forgotten it already.
+    fn forget(&self, number: u64) {
+        if let Ok(mut state) = self.state.try_lock()
+            && state.number == number
+        {
             state.link = None;
             state.failed_at = Some(Instant::now());
         }
@@ -186,12 +188,12 @@ impl Plain {
         let answers = match call_all(&link, (pipeline, &scripts), deadline).await {
             Ok(answers) => answers,
             Err(why) => {
-                self.forget(number).await;
+                self.forget(number);
                 return Err(why);
             }
         };
         if answers.iter().any(|answer| answer.as_ref().is_err_and(|(_, is_down)| *is_down)) {
-            self.forget(number).await;
+            self.forget(number);
         }
         Ok(answers.into_iter().map(|answer| answer.map_err(|(why, _)| why)).collect())
     }

@@ -97,6 +97,7 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
         if !is_alone || !is_kept || !wire.drain(watch).await {
             return wire.linger(watch).await;
         }
+        wire.rest();
         // The first request's time began with its connection; each later one's begins here, if half a head is there already.
         let limits = worker.limits();
         watch.arm(if wire.is_unheard() { limits.idle_timeout } else { limits.header_timeout });

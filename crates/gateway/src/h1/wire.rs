@@ -79,14 +79,18 @@ impl Wire {
         self.expects.set(head.expects);
         self.is_answering.set(false);
         self.is_read.set(false);
-        if let Some(stream) = &mut self.io().stream {
-            stream.forget_end();
-        }
         let decoder = std::mem::replace(&mut head.body, Decoder::NOTHING);
         let is_empty = decoder.is_end();
         self.body.replace(decoder);
         if !is_empty {
             *head.request.body_mut() = RequestBody::http1(self, worker);
+        }
+    }
+
+    /// A request is over. One that had to be listened to for its end has a second handle of the socket, which nobody needs between requests.
+    pub(super) fn rest(&self) {
+        if let Some(stream) = &mut self.io().stream {
+            stream.forget_end();
         }
     }
 

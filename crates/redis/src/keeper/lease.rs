@@ -90,10 +90,13 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             outage: Outage::new(),
             leases: shared.leases.clone(),
         };
-        // One counter may have callers of several limits, as a tenant's quota under two plans: what was granted or refused under
-        // one says nothing of the other.
-        let hash = whose.hash ^ u128::from(self.0.figures.capacity());
-        let held = shared.leased.get_or(hash, || Ok::<_, ()>(make()), || ());
+        // A quota's counter may have callers of several limits, as a tenant's under two plans: what was granted or refused under one
+        // says nothing of the other. Any other counter has one limit at a time, and a slice outlasts a change of it.
+        let of_plan = match self.0.figures.limit().calendar() {
+            Some(_) => u128::from(self.0.figures.capacity()),
+            None => 0,
+        };
+        let held = shared.leased.get_or(whose.hash ^ of_plan, || Ok::<_, ()>(make()), || ());
         // Of more counters than may be held, each request leases what it costs, for itself.
         Ok(Counter::new(held.unwrap_or_else(|()| Arc::new(make()))))
     }

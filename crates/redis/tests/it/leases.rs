@@ -278,8 +278,7 @@ fn a_charge_is_not_given_back_to_another_window(brand: Brand) {
 fn a_slice_of_one_limit_is_not_spent_under_another(brand: Brand) {
     let server = Server::start(brand);
     run(async {
-        let (counts, consistency) = (Counts::Window, Consistency::Lease);
-        let free = Terms { counts, rate: (1, "day"), consistency, ..TERMS };
+        let free = Terms { counts: Counts::Quota, consistency: Consistency::Lease, ..TERMS };
         let pro = gated::Node::start(&server.url(), Terms { capacity: 1000, ..free }).await;
         let counter = pro.counter();
         let charged = pro.ask_for(&counter, 500).await;

@@ -33,7 +33,9 @@ pub(super) fn reset(text: &str, now: Time) -> Option<Duration> {
         Some(number) if number >= EPOCH_SECS => moment(number * 1e9),
         Some(number) => plausible(number),
         // A date has a comma of its own.
-        None => until_date(text.trim(), now).or_else(|| duration(first)),
+        None => until_date(text.trim(), now)
+            .or_else(|| until_date(first, now))
+            .or_else(|| duration(first)),
     }
 }
 

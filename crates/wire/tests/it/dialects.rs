@@ -161,7 +161,9 @@ fn absurd_values_are_left_out_or_brought_to_what_is_possible() {
     }
     assert_eq!(row("x-ratelimit-reset", "-5")[0].reset_after, secs(0));
     assert_eq!(row("x-ratelimit-reset", "1500000000")[0].reset_after, secs(0));
-    for date in ["Fri, 15 Jan 2027 08:01:00 GMT", "2027-01-15T08:01:00Z"] {
+    for date in
+        ["Fri, 15 Jan 2027 08:01:00 GMT", "2027-01-15T08:01:00Z", "2027-01-15T08:01:00Z;w=60"]
+    {
         assert_eq!(row("x-ratelimit-reset", date)[0].reset_after, secs(60), "{date}");
     }
     let far = ["999999999", "99999999999", "9999999999999999999999", "1s1", "5x", "9999999h"];
