@@ -100,6 +100,7 @@ impl Chunked {
             (At::Padding { size, blanks }, b' ' | b'\t') if blanks < MOST_BLANKS => {
                 At::Padding { size, blanks: blanks + 1 }
             }
+            (At::Padding { .. }, b' ' | b'\t') => return Err(BadBody::Extensions),
             (At::Size { .. } | At::Padding { .. }, _) => return Err(BadBody::ChunkSize),
             (At::Extension(size), b'\r') => At::SizeLf(size),
             (At::Extension(size), b'\t' | b' '..=b'~' | 0x80..) => {
