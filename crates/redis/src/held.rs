@@ -125,13 +125,18 @@ impl Held {
         (Some(Spent { decision, mark: slice.mark() }), slice.is_scarce())
     }
 
-    /// Spends `cost` of what was granted to whoever asked for it, if that is enough.
-    pub(crate) fn decide(&self, figures: &Figures, cost: u64, grant: Grant) -> Spent {
+    /// Spends `cost` of what was granted to whoever asked for it, if that is enough; else Redis has refused it. `None` if it was enough
+    /// and is gone: others have spent it meanwhile, a debt was noted that it paid, or its window is over.
+    pub(crate) fn decide(&self, figures: &Figures, cost: u64, grant: Grant) -> Option<Spent> {
         let (mut slice, now) = (self.slice.lock(), Instant::now());
         if slice.spend(cost, now) {
             let left = of_both(figures, grant.left, slice.left(now));
             let standing = standing(figures, left, grant.at);
-            return Spent { decision: Decision { refusal: None, standing }, mark: slice.mark() };
+            let decision = Decision { refusal: None, standing };
+            return Some(Spent { decision, mark: slice.mark() });
+        }
+        if grant.holds >= cost {
+            return None;
         }
         let ours = slice.left(now);
         drop(slice);
@@ -139,7 +144,7 @@ impl Held {
             told.refused = Some(cost);
         }
         self.is_refused.store(true, Relaxed);
-        Spent { decision: refused(figures, cost, (grant, ours)), mark: grant.mark }
+        Some(Spent { decision: refused(figures, cost, (grant, ours)), mark: grant.mark })
     }
 
     /// Puts back what was spent when the slice had this mark.
@@ -274,3 +279,6 @@ fn of_both(figures: &Figures, left: Left, ours: u64) -> Left {
         _ => Left { one: left.one.saturating_sub(ours), ..left },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -182,17 +182,18 @@ impl Leases {
         if let Some(spent) = known {
             return drop(reply.send(Ok(Taken::new(held, cost, spent))));
         }
-        let mut asked = pin!(self.ask(held, figures, wish));
-        let Ok(granted) = timeout_at(deadline, &mut asked).await else {
-            drop(reply.send(Err(Unavailable::TimedOut)));
-            // What is granted belongs to this node all the same.
-            return drop(asked.await);
-        };
-        let taken = granted.map(|grant| {
-            let spent = held.decide(figures, cost, grant);
-            Taken::new(held, cost, spent)
-        });
-        drop(reply.send(taken));
+        loop {
+            let mut asked = pin!(self.ask(held, figures, wish));
+            let Ok(granted) = timeout_at(deadline, &mut asked).await else {
+                drop(reply.send(Err(Unavailable::TimedOut)));
+                // What is granted belongs to this node all the same.
+                return drop(asked.await);
+            };
+            let decided = granted.map(|grant| held.decide(figures, cost, grant));
+            if let Some(decided) = decided.transpose() {
+                return drop(reply.send(decided.map(|spent| Taken::new(held, cost, spent))));
+            }
+        }
     }
 
     /// Returns everything that is unspent, as a node does that stops. What is taken afterwards is leased anew.
