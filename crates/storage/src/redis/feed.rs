@@ -15,7 +15,7 @@ use super::names::Names;
 use super::scripts::CHANGES;
 use super::values::{damaged, list, number, text};
 use super::{reader, row};
-use crate::{StoreError, StoredKey};
+use crate::{ObjectKind, StoreError, StoredKey};
 
 /// How often the log is looked at although nobody said anything.
 const LOOK: Duration = Duration::from_millis(500);
@@ -63,6 +63,10 @@ struct State {
     loaded: Place,
     /// This node's last call that was told from the log.
     own: String,
+    /// Tenants, plans or configuration have changed, and nobody was told yet.
+    has_objects: bool,
+    /// The store whose objects watchers have.
+    objects_of: String,
 }
 
 /// What a node has made in one call, or in a part of it.
@@ -82,7 +86,14 @@ impl Feed {
         writer: String,
         (watchers, place): (Watchers, Place),
     ) -> Feed {
-        let state = State { watchers, loaded: place.clone(), place, own: String::new() };
+        let state = State {
+            watchers,
+            loaded: place.clone(),
+            objects_of: place.epoch.clone(),
+            place,
+            own: String::new(),
+            has_objects: false,
+        };
         Feed { plain, names, writer, state: Mutex::new(state), news: Notify::new() }
     }
 
@@ -151,21 +162,33 @@ impl Feed {
     /// Tells everything that has not been told.
     pub(super) async fn advance(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
-        let mut has_objects = false;
-        let done = self.advance_from(&mut state, &mut has_objects).await;
-        // Redis has restarted empty, and no node has begun a new store since: nodes keep what they have.
-        let is_lost = state.place.epoch.is_empty();
-        if has_objects && !is_lost {
-            (state.watchers.objects)();
+        let done = self.advance_from(&mut state).await;
+        if state.has_objects {
+            // Redis has restarted empty. What nodes have is all there is, until somebody makes something in the new store.
+            let is_other = state.place.epoch != state.objects_of;
+            if !is_other || self.has_any_object().await? {
+                (state.watchers.objects)();
+                state.objects_of = state.place.epoch.clone();
+            }
+            state.has_objects = false;
         }
         done
     }
 
-    async fn advance_from(
-        &self,
-        state: &mut State,
-        has_objects: &mut bool,
-    ) -> Result<(), StoreError> {
+    /// Whether anybody has made a tenant, a plan or a configuration in the store.
+    async fn has_any_object(&self) -> Result<bool, StoreError> {
+        for kind in ObjectKind::ALL {
+            let mut hlen = redis::cmd("HLEN");
+            hlen.arg(self.names.objects(kind));
+            let value = self.plain.ask(hlen, WITHIN).await?;
+            if number(&value).ok_or_else(|| damaged("the objects"))? > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn advance_from(&self, state: &mut State) -> Result<(), StoreError> {
         loop {
             let part = self.part(state.place.at).await?;
             let is_same = part.place.epoch == state.place.epoch
@@ -179,13 +202,13 @@ impl Feed {
             if !is_same || !is_gapless {
                 self.tell_all(&mut state.watchers).await?;
                 state.place = part.place;
-                *has_objects = true;
+                state.has_objects = true;
                 continue;
             }
             for Change { at, by, what } in part.changes {
                 match what {
                     Changed::Key(key) => (state.watchers.keys)(&key),
-                    Changed::Object => *has_objects = true,
+                    Changed::Object => state.has_objects = true,
                     // Somebody has been at it by hand: what is known of the key stays.
                     Changed::Unreadable => (),
                 }

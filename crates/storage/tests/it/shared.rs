@@ -453,7 +453,7 @@ fn a_change_before_ones_own_in_the_place_of_a_lost_one_is_told(brand: Brand) {
 }
 
 /// Redis restarts without its data: nodes go on with the keys, tenants and plans they have, and keys that are issued afterwards are
-/// everywhere. What is there counts again when a node has begun a new store.
+/// everywhere. What is there counts again when somebody has made something in the new store.
 fn an_empty_restart_takes_nothing_from_nodes(brand: Brand) {
     let server = Server::start(brand);
     run(async {
@@ -473,8 +473,17 @@ fn an_empty_restart_takes_nothing_from_nodes(brand: Brand) {
         other.store.catch_up().await.unwrap();
         assert_eq!(other.objects.load(Relaxed), told, "nor is there now");
         assert!(other.has(&kept));
-        drop(in_redis(&server).open().unwrap());
+        let newcomer = Node::open(in_redis(&server));
+        newcomer.store.commit(issue(&key("acme", 3).1)).await.unwrap();
+        other.store.catch_up().await.unwrap();
+        assert_eq!(other.objects.load(Relaxed), told, "nor when a node has begun a new store");
+        newcomer.store.commit(vec![put("pro", Expect::Absent)]).await.unwrap();
         until("the new store is read", || other.objects.load(Relaxed) > told).await;
+        let told = other.objects.load(Relaxed);
+        let (kind, id, expect) = (ObjectKind::Plan, "pro".to_owned(), Expect::Present);
+        let remove = Change::Remove { kind, id, expect, at: NOW };
+        newcomer.store.commit(vec![remove]).await.unwrap();
+        until("the last one is gone there too", || other.objects.load(Relaxed) > told).await;
     });
 }
 
