@@ -1,7 +1,8 @@
 -- Grants a node a slice of one counter's tokens to spend by itself, and takes back what it has not spent of the one before.
 -- Arguments: the algorithm's letter, the figures as text, the capacity, three more figures of the algorithm; the fewest tokens
 -- the node can use and the most it wants to hold; how many the slice before was granted, how many of them are unspent, and
--- its mark; and how long slices of buckets live, in microseconds.
+-- its mark; and how long slices of buckets live, in microseconds. One more argument, `give_up`, is for a node that pays what it
+-- owes and returns the rest: a counter of another algorithm, which began meanwhile, has no part in that. Such a slice has no life.
 --
 -- The answer is the time; how many tokens the node holds now; for how long; the mark of the slice; and the counter's
 -- three figures. Tokens are deducted when they are granted, so a node that dies strands its slice and nothing more.
@@ -10,7 +11,7 @@ local kind, text, capacity = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit = { tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), capacity, text, kind }
 local least, want = tonumber(ARGV[7]), tonumber(ARGV[8])
 local granted, unspent, mark = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local lifetime = tonumber(ARGV[12])
+local lifetime, is_giving_up = tonumber(ARGV[12]), ARGV[13] == 'give_up'
 
 -- How many of `there` to add to what the node has: at most half, so that others find some too, unless it needs more.
 local function addition(there)
@@ -30,11 +31,10 @@ if kind == 'b' or kind == 'p' then
     local room = math.max(capacity - leased - before, 0)
     tokens, part = refill(tonumber(stored[1]), tonumber(stored[2]), tonumber(stored[3]), room, limit[1], limit[2])
   else
-    -- A reload has changed the algorithm, and a node gives up a slice of the counter before: the new one has no part in it.
     local is_other = stored[4] and string.match(stored[4], '^%S+') ~= string.match(text, '^%S+')
     local state = read_bucket(key, limit)
     tokens, part = state[1], state[2]
-    if want == 0 and is_other then return { now, 0, 0, turn, tokens, part, 0 } end
+    if is_giving_up and is_other then return { now, 0, 0, turn, tokens, part, 0 } end
     if state[STALE] then call('UNLINK', key) end
     if not stored[1] then leased, before = 0, 0 end
     local room = math.max(capacity - leased - before, 0)
@@ -80,8 +80,7 @@ else
   if not state then return { now } end
   ends = state[2]
 end
--- As above: a slice of a counter that is no more.
-if want == 0 and state[STALE] then return { now, 0, 0, ends, state[1], state[2], state[3] } end
+if is_giving_up and state[STALE] then return { now, 0, 0, ends, state[1], state[2], state[3] } end
 if mark ~= ends then unspent = 0 end
 local there = capacity - state[1]
 if kind == 's' and now > state[3] then

@@ -8,7 +8,7 @@ use tollgate_engine::{Decision, Strategy};
 use crate::answer::{Left, Part, refusal, standing};
 use crate::calendar::Bounds;
 use crate::figures::{Figures, Shape};
-use crate::ledger::{Settled, Statement};
+use crate::ledger::{Settled, Statement, Telling};
 use crate::scripts::{Script, Scripts};
 use crate::slice::{Grant, Report};
 
@@ -116,6 +116,9 @@ pub(crate) fn lease(
     cmd.arg(wanted.least).arg(wanted.most);
     cmd.arg(wanted.told.granted).arg(wanted.told.unspent).arg(wanted.told.mark);
     cmd.arg(u64::try_from(wanted.lifetime.as_micros()).unwrap_or(u64::MAX));
+    if wanted.gives_up {
+        cmd.arg("give_up");
+    }
     cmd
 }
 
@@ -126,6 +129,8 @@ pub(crate) struct Wanted {
     pub(crate) most: u64,
     pub(crate) told: Report,
     pub(crate) lifetime: Duration,
+    /// Whether it only pays what it owes and returns the rest.
+    pub(crate) gives_up: bool,
 }
 
 /// What was granted; `Err` with the server's time if its calendar must be looked up again.
@@ -163,9 +168,11 @@ pub(crate) fn sync(
     cmd.arg(node).arg(told.account).arg(told.born);
     cmd.arg(told.sum).arg(told.unsent).arg(told.forgiven).arg(told.total);
     cmd.arg(told.in_view.until());
-    if told.is_reset {
-        cmd.arg("reset");
-    }
+    match told.purpose {
+        Telling::Consumed => &mut cmd,
+        Telling::Debt => cmd.arg("debt"),
+        Telling::Reset => cmd.arg("reset"),
+    };
     cmd
 }
 

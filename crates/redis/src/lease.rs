@@ -53,7 +53,7 @@ impl fmt::Debug for Leases {
 struct Wish {
     /// The fewest tokens that are of use.
     least: u64,
-    /// The most to hold; if unsaid, as many as are needed.
+    /// The most to hold, of somebody who gives it up; if unsaid, as many as are needed.
     most: Option<u64>,
     /// When whoever asks began, by the limiter's clock.
     begun: Option<Time>,
@@ -255,7 +255,8 @@ impl Leases {
             (told, want)
         };
         *held.figures.lock() = Arc::clone(figures);
-        let wanted = Wanted { least, most: want, told, lifetime: self.0.lifetime };
+        let (lifetime, gives_up) = (self.0.lifetime, most.is_some());
+        let wanted = Wanted { least, most: want, told, lifetime, gives_up };
         let granted = self.0.strict.lease(held.key(), figures, wanted).await;
         let grant = granted.inspect_err(|why| {
             if !why.may_have_run() {

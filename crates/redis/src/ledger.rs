@@ -35,8 +35,18 @@ pub(crate) struct Statement {
     pub(crate) total: u64,
     /// In which windows it counts.
     pub(crate) in_view: InView,
-    /// Whether the counter is to be made new instead.
-    pub(crate) is_reset: bool,
+    pub(crate) purpose: Telling,
+}
+
+/// What a statement is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// To be counted.
+    Consumed,
+    /// The same for what an outage has left: a counter of another algorithm that began meanwhile has no part in it.
+    Debt,
+    /// The counter is to be made new instead.
+    Reset,
 }
 
 impl Statement {
@@ -49,12 +59,12 @@ impl Statement {
         forgiven: 0,
         total: 0,
         in_view: InView::ALWAYS,
-        is_reset: true,
+        purpose: Telling::Reset,
     };
 
-    /// The same, to be counted in these windows only.
-    pub(crate) fn counting_in(self, in_view: InView) -> Statement {
-        Statement { in_view, ..self }
+    /// The same as a debt, to be counted in these windows only.
+    pub(crate) fn as_debt(self, in_view: InView) -> Statement {
+        Statement { in_view, purpose: Telling::Debt, ..self }
     }
 }
 
@@ -89,6 +99,14 @@ impl News {
         match self {
             News::Others(consumed, _) => consumed,
             News::Left(_) | News::Anew(_) => 0,
+        }
+    }
+
+    /// The same for a counter of this node that knows nothing of the one in Redis.
+    pub(crate) fn to_a_new_counter(self) -> News {
+        match self {
+            News::Others(_, rest) => News::Left(rest),
+            News::Left(_) | News::Anew(_) => self,
         }
     }
 
@@ -136,7 +154,16 @@ impl Ledger {
         let Ledger { account, born, sum, forgiven, total, .. } = *self;
         let unsent = sum - self.acknowledged;
         let in_view = InView::ALWAYS;
-        Statement { account, born, sum, unsent, forgiven, total, in_view, is_reset: false }
+        Statement {
+            account,
+            born,
+            sum,
+            unsent,
+            forgiven,
+            total,
+            in_view,
+            purpose: Telling::Consumed,
+        }
     }
 
     /// Enters the answer to the last statement, and tells what that means here.
@@ -181,7 +208,7 @@ mod tests {
                 forgiven: 0,
                 total: 0,
                 in_view: InView::ALWAYS,
-                is_reset: false
+                purpose: Telling::Consumed
             }
         );
         ledger.consume(2);
@@ -199,7 +226,7 @@ mod tests {
                 forgiven: 0,
                 total: 8,
                 in_view: InView::ALWAYS,
-                is_reset: false
+                purpose: Telling::Consumed
             }
         );
         // A lost answer changes nothing: the sum says it again.
@@ -214,7 +241,7 @@ mod tests {
                 forgiven: 0,
                 total: 8,
                 in_view: InView::ALWAYS,
-                is_reset: false
+                purpose: Telling::Consumed
             }
         );
         let sent = ledger.statement();
@@ -231,7 +258,7 @@ mod tests {
                 forgiven: 0,
                 total: 3,
                 in_view: InView::ALWAYS,
-                is_reset: false
+                purpose: Telling::Consumed
             }
         );
         let (sent, settled) =

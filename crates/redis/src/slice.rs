@@ -180,7 +180,9 @@ impl Slice {
         // A hundredth less: clocks need not run equally fast.
         let until = asked + grant.lives - grant.lives / 100;
         let left = grant.holds.saturating_sub(spent_meanwhile);
-        let mut owed = self.owed;
+        // The counter it was owed to is no more.
+        let is_anothers = grant.lives.is_zero();
+        let mut owed = if is_anothers { Owed::NOTHING } else { self.owed };
         let paid = owed.pay(left, grant.mark);
         *self = Slice {
             left: left - paid,

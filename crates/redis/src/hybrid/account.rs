@@ -54,6 +54,8 @@ pub(super) struct Book {
     pub(super) due: Option<Instant>,
     /// When it was last settled.
     pub(super) settled: Instant,
+    /// The limiter has begun another counter since then, which knows nothing of the one in Redis.
+    pub(super) is_begun_anew: bool,
 }
 
 impl Account {
@@ -75,7 +77,14 @@ impl Account {
             figures_at: AtomicUsize::new(Arc::as_ptr(&figures) as usize),
             // Whoever is refused at once is to learn soon what the others did.
             is_wanted: AtomicBool::new(true),
-            book: Mutex::new(Book { rule, figures, ledger: Ledger::begin(), due: None, settled }),
+            book: Mutex::new(Book {
+                rule,
+                figures,
+                ledger: Ledger::begin(),
+                due: None,
+                settled,
+                is_begun_anew: false,
+            }),
             turn: tokio::sync::Mutex::default(),
         }
     }
@@ -95,6 +104,7 @@ impl Account {
         }
         if !is_same_counter(book.figures.limit(), figures.limit()) {
             self.fresh_until.store(0, Relaxed);
+            book.is_begun_anew = true;
         }
         (book.rule, book.figures) = (Arc::clone(rule), Arc::clone(figures));
         self.figures_at.store(Arc::as_ptr(figures) as usize, Relaxed);

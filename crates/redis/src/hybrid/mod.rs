@@ -179,9 +179,9 @@ impl<C: Clock + 'static> Hybrid<C> {
         }
     }
 
-    /// Waits until enough is known of a counter to decide by, or Redis cannot be asked.
-    pub(crate) async fn refresh(&self, account: &Arc<Account>, now: Time) {
-        self.0.refresh(account, now).await;
+    /// Waits until enough is known of a counter to decide by, or Redis cannot be asked, or until the deadline.
+    pub(crate) async fn refresh(&self, account: &Arc<Account>, now: Time, deadline: Instant) {
+        self.0.refresh(account, now, deadline).await;
     }
 
     /// Takes back what was entered a moment ago.

@@ -106,12 +106,21 @@ impl<C: Clock> Shared<C> {
     }
 
     /// Asks for an account of which too little is known to decide by. Those who want to know it at the same time share the answer.
-    pub(super) async fn refresh(&self, account: &Arc<Account>, now: Time) {
-        let since = Instant::now();
-        let _turn = account.turn.lock().await;
-        if account.is_stale(now, self.strict.times_opened()) && self.can_ask(account) {
-            let pause = self.sync(account, since).await.unwrap_or(Some(self.interval));
-            self.put(account, since, pause);
+    /// Whoever waits for another's answer and finds that too old asks again, and until the deadline at most for both.
+    pub(super) async fn refresh(&self, account: &Arc<Account>, now: Time, deadline: Instant) {
+        let (since, opened) = (Instant::now(), self.strict.times_opened());
+        let refreshed = self.strict.within(deadline, async {
+            let _turn = account.turn.lock().await;
+            if account.is_stale(now, self.strict.times_opened()) && self.can_ask(account) {
+                let pause = self.sync(account, since).await.unwrap_or(Some(self.interval));
+                self.put(account, since, pause);
+            }
+            Ok(())
+        });
+        if refreshed.await.is_err() {
+            // As if Redis had not answered: the share decides until it does.
+            account.note_heard(opened, false);
+            self.put(account, since, Some(self.interval));
         }
     }
 
@@ -147,7 +156,9 @@ impl<C: Clock> Shared<C> {
             // What was consumed meanwhile is not in the answer.
             account.write_down(&mut book);
             let since = std::mem::replace(&mut book.settled, now);
-            (book.ledger.settle(told, settled), since)
+            let news = book.ledger.settle(told, settled);
+            let is_anew = account.has(&figures) && std::mem::take(&mut book.is_begun_anew);
+            (if is_anew { news.to_a_new_counter() } else { news }, since)
         };
         self.measure(news.others(), (now - due, now - since), now);
         // After an outage or a rest the others' charges are those of a long time.
@@ -241,5 +252,23 @@ mod tests {
         assert_eq!(shared.pause(&rule, &account), Some(hour));
         account.idle.store(RESTING, Relaxed);
         assert_eq!(shared.pause(&rule, &account), None, "it rests");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_anothers_answer_waits_until_the_deadline_at_most() {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let limiter = Arc::new(Limiter::new());
+        let (rule, id) = (limiter.define("user", limit), limiter.identity("alice"));
+        let strict = Strict::start(Settings::new("redis://127.0.0.1:1").unwrap());
+        let hybrid = Hybrid::start(strict, Arc::clone(&limiter), (Duration::from_secs(60), 100));
+        let account = hybrid.account("alice", (&rule, id), &figures).unwrap();
+        let before = account.book.lock().due.take();
+        assert!(before.is_some());
+        let _another = account.turn.lock().await;
+        let refreshed = hybrid.refresh(&account, limiter.clock().now(), Instant::now());
+        tokio::time::timeout(Duration::from_secs(30), refreshed).await.expect("it has an end");
+        assert!(!hybrid.is_heard(&account), "the share decides");
+        assert!(account.book.lock().due.is_some(), "and it is asked for again");
     }
 }

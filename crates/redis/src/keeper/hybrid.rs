@@ -57,8 +57,10 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
 
     fn refresh<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, ()> {
         Box::pin(async move {
+            let shared = &self.0.shared;
             if let Some(told) = asked.counter.get::<Told>() {
-                self.0.shared.hybrid.refresh(&told.account, asked.now).await;
+                let deadline = shared.deadline(asked.now);
+                shared.hybrid.refresh(&told.account, asked.now, deadline).await;
             }
         })
     }

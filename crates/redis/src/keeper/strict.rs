@@ -63,7 +63,7 @@ impl Counted {
             // Time has paid off what the share no longer lacks, also of what could not be told before.
             let paid = ledger.unsent().saturating_sub(debt.unpaid);
             ledger.unconsume(paid);
-            ledger.statement().counting_in(debt.in_view)
+            ledger.statement().as_debt(debt.in_view)
         };
         if told.unsent == 0 {
             return self.outage.settle();

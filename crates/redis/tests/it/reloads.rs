@@ -3,6 +3,7 @@
 use tollgate_policy::shapes::Consistency;
 
 use crate::gated::{Counts, KEY, Node, TERMS, Terms, is_admitted};
+use crate::proxy::Proxy;
 use crate::servers::{Brand, Server, on_both, run, until};
 
 /// A gate finds a counter by its algorithm too.
@@ -73,7 +74,63 @@ fn an_old_slice_leaves_the_new_counter_alone(brand: Brand) {
     }
 }
 
+/// What an outage has admitted under the old algorithm is told after the new counter began: that stays as it is.
+fn an_old_debt_leaves_the_new_counter_alone(brand: Brand) {
+    use Counts::{Bucket, Gcra, Sliding, Window};
+    for consistency in [Consistency::Strict, Consistency::Lease] {
+        for (before, after, field, left) in [
+            (Bucket, Sliding, "count", 40),
+            (Sliding, Window, "count", 40),
+            (Window, Bucket, "tokens", 60),
+            (Bucket, Gcra, "tokens", 60),
+        ] {
+            let server = Server::start(brand);
+            let proxy = Proxy::to(server.port());
+            run(async {
+                let terms = Terms { consistency, ..TERMS };
+                let old = Node::start(&proxy.url(), Terms { counts: before, ..terms }).await;
+                proxy.cut();
+                old.down().await;
+                assert!(is_admitted(old.ask_for(&old.counter_of("one", BEFORE), 10).await));
+                // Another node has the new file already.
+                let terms = Terms { counts: after, ..terms };
+                let new = Node::start(&server.url(), terms).await;
+                assert!(is_admitted(new.ask_for(&new.counter_of("one", AFTER), 40).await));
+                let limit = || server.ask::<String>(&["HGET", KEY, "limit"]);
+                let begun = limit();
+                let reloaded = old.reloaded(terms);
+                drop(old);
+                proxy.mend();
+                reloaded.up().await;
+                assert_eq!(reloaded.shared.close().await, 0, "{begun}");
+                assert_eq!(limit(), begun);
+                assert_eq!(server.ask::<Option<u64>>(&["HGET", KEY, field]), Some(left), "{begun}");
+            });
+        }
+    }
+}
+
+/// A bucket whose rate is of another window goes on in Redis; a node begins another counter for it, and is told what is left.
+fn another_window_grants_a_bucket_nothing(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let terms = Terms { consistency: Consistency::Hybrid, ..TERMS };
+        let node = Node::start(&server.url(), terms).await;
+        node.hears_of("one", BEFORE).await;
+        for _ in 0..60 {
+            assert!(node.admits("one", BEFORE).await);
+        }
+        let total = || server.ask::<Option<u64>>(&["HGET", KEY, "total"]);
+        until("it has told", || total() == Some(60)).await;
+        let reloaded = node.reloaded(Terms { rate: (1, "hour"), ..terms });
+        reloaded.hears_of("one", AFTER).await;
+        assert_eq!(reloaded.left_of("one", AFTER), 40);
+    });
+}
+
 on_both! {
+    old_debt => an_old_debt_leaves_the_new_counter_alone;
+    window => another_window_grants_a_bucket_nothing;
     hybrid => nodes_share_the_new_counter_at_once;
     old_slice => an_old_slice_leaves_the_new_counter_alone;
 }
