@@ -34,6 +34,8 @@ struct Setup {
     /// There and back, at least and at most.
     latency_ms: (u64, u64),
     seconds: u64,
+    /// From when to when the first client asks for nothing, in seconds. What passes before it is back is not counted.
+    idle: Option<(u64, u64)>,
 }
 
 impl Setup {
@@ -49,6 +51,7 @@ impl Setup {
             is_paced: true,
             latency_ms: (2, 20),
             seconds: 20,
+            idle: None,
         }
     }
 
@@ -91,6 +94,7 @@ struct Simulation {
     random: u64,
     passed: Vec<u64>,
     refused: u64,
+    began: Time,
 }
 
 /// Three times what the limit lets pass is asked for.
@@ -116,6 +120,7 @@ impl Simulation {
             random: 0x2545_F491_4F6C_DD1D,
             passed: vec![0; setup.clients],
             refused: 0,
+            began: clock.now(),
             clock,
             setup,
         }
@@ -147,9 +152,14 @@ impl Simulation {
         Duration::from_secs_f64(clients as f64 / a_second as f64)
     }
 
+    /// So many seconds after the beginning.
+    fn second(&self, nth: u64) -> Time {
+        self.began + Duration::from_secs(nth)
+    }
+
     fn run(mut self) -> Figures {
-        let start = self.clock.now();
-        let end = start + Duration::from_secs(self.setup.seconds);
+        let start = self.began;
+        let end = self.second(self.setup.seconds);
         for n in 0..self.setup.clients {
             let first = self.every().mul_f64(self.draw());
             self.at(start + first, Event::Arrives(n));
@@ -171,6 +181,13 @@ impl Simulation {
     fn happen(&mut self, event: Event, now: Time) -> Option<usize> {
         match event {
             Event::Arrives(n) => {
+                if let Some((from, to)) = self.setup.idle.filter(|_| n == 0)
+                    && (self.second(from)..self.second(to)).contains(&now)
+                {
+                    self.clients[n].waiting.clear();
+                    self.at(self.second(to), Event::Arrives(n));
+                    return None;
+                }
                 self.clients[n].waiting.push_back(now);
                 let next = self.every().mul_f64(0.5 + self.draw());
                 self.at(now + next, Event::Arrives(n));
@@ -203,15 +220,16 @@ impl Simulation {
         let decision = self.limiter.decide(&rule, identity, self.setup.cost);
         let line = Line::of(&self.setup.limit, Scope::User, decision.standing);
         let lines = [line.cost(self.setup.cost).refusal(decision.refusal)];
+        let is_counted = self.setup.idle.is_none_or(|(_, to)| now >= self.second(to));
         if decision.is_allowed() {
-            self.passed[n] += self.setup.cost;
+            self.passed[n] += if is_counted { self.setup.cost } else { 0 };
             let mut headers = HeaderMap::new();
             if self.setup.tells == Tells::Everything {
                 Report::admitted(&lines, now).write(&mut headers);
             }
             return (headers, Outcome::Passed);
         }
-        self.refused += self.setup.cost;
+        self.refused += if is_counted { self.setup.cost } else { 0 };
         let report = Report::refused(&lines, 0, now);
         let refused = Refused::by_limit(&report, "r");
         let headers = match self.setup.tells {
@@ -252,7 +270,8 @@ impl Simulation {
     fn figures(&self) -> Figures {
         let passed: u64 = self.passed.iter().sum();
         let equal = passed as f64 / self.passed.len() as f64;
-        let may = self.setup.rate * self.setup.seconds * self.setup.keys();
+        let seconds = self.setup.seconds - self.setup.idle.map_or(0, |(_, to)| to);
+        let may = self.setup.rate * seconds * self.setup.keys();
         let (least, most) = (self.passed.iter().min(), self.passed.iter().max());
         let figures = Figures {
             used: passed as f64 / may as f64,
@@ -306,6 +325,22 @@ fn those_who_share_a_key_get_about_the_same() {
     for (clients, rate) in [(2, 100), (5, 100), (10, 500), (50, 200)] {
         let figures = Simulation::new(Setup::bucket(clients, true, rate, rate)).run();
         assert!(figures.least > 0.7 && figures.most < 1.4, "{figures:?}");
+    }
+}
+
+#[test]
+fn who_was_idle_for_long_gets_as_much_as_the_others_when_it_is_back() {
+    for clients in [2, 5, 10] {
+        for away in [30, 600] {
+            let setup = Setup {
+                idle: Some((10, 10 + away)),
+                seconds: 10 + away + 20,
+                ..Setup::bucket(clients, true, 100, 100)
+            };
+            let figures = Simulation::new(setup).run();
+            assert!(figures.used >= 0.95 && figures.refused <= 0.02, "{figures:?}");
+            assert!(figures.least >= 0.9, "{figures:?}");
+        }
     }
 }
 

@@ -13,6 +13,9 @@ const LEVELLING: f64 = 0.03;
 /// Seconds over which a rate is watched, at least and at most: less, and the way's delays would look like refill.
 const WATCHED: (f64, f64) = (0.2, 1.0);
 
+/// A client that asks often is not idle before so many seconds.
+const NOT_YET_IDLE: f64 = 1.0;
+
 /// What a refusal leaves of a share.
 const AFTER_REFUSAL: f64 = 0.7;
 
@@ -144,9 +147,16 @@ impl LimitPace {
             (Refill::AtReset, Some(before)) if remaining > before => own,
             (Refill::AtReset, Some(before)) => before - remaining,
         };
-        self.interval += (elapsed - self.interval) / 8.0;
+        // Who asks for nothing for long gives nothing away by that: it counts as a pause like any other, and so does what the others
+        // spent in it.
+        let is_idle = self.interval > 0.0 && elapsed > (8.0 * self.interval).max(NOT_YET_IDLE);
+        let (watched, total) = match is_idle {
+            true => (self.interval, total * self.interval / elapsed),
+            false => (elapsed, total),
+        };
+        self.interval += (watched - self.interval) / 8.0;
         let memory = (8.0 * self.interval).max(0.1);
-        let kept = (-elapsed / memory).exp();
+        let kept = (-watched / memory).exp();
         self.own = self.own * kept + own;
         self.total = (self.total * kept + total).max(self.own);
         if let Some(refusal) = reading.refusal_by(remaining)
