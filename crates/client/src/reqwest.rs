@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Uri};
 use reqwest::{Request, Response, Url};
-use reqwest_middleware::{Error, Middleware, Next, Result};
+use reqwest_middleware::{Error, Middleware, Next};
 use tokio::time::Instant;
 
 use crate::moved::{Moved, taken_along};
 use crate::retry::Call;
-use crate::{Ask, Pacer, Pacers, Permit};
+use crate::{Ask, Pacer, Pacers, Permit, TooLong};
 
 /// Paces the requests of a reqwest client, and retries what is safe to retry.
 ///
@@ -51,6 +51,27 @@ impl PaceMiddleware {
     fn beyond(&self, who: &Who) -> Option<Pacer> {
         let to = self.moved.of(who.key)?;
         Some(self.pacers.pacer_for(&to, &taken_along(who.credentials.clone()), who.ask))
+    }
+
+    /// Leave of the server that a request will be led to, besides. That may take long: if the first one asks to be left alone
+    /// meanwhile, it is not sent there either.
+    async fn beyond_too(
+        &self,
+        who: &Who,
+        (call, mut permit): (&mut Call, Permit),
+    ) -> Result<(Permit, Option<Permit>), TooLong> {
+        let Some(pacer) = self.beyond(who) else { return Ok((permit, None)) };
+        loop {
+            let mut beyond = None;
+            let leave = async { call.also(&pacer).await.map(|leave| beyond = Some(leave)) };
+            permit = permit.keep_back_until(leave).await?;
+            if !permit.is_called_off() {
+                return Ok((permit, beyond));
+            }
+            permit.never_sent();
+            beyond.into_iter().for_each(Permit::never_sent);
+            permit = call.begin_anew().await?;
+        }
     }
 
     /// An answer came from another origin than was asked: it is that one's word. What was asked led there.
@@ -95,7 +116,7 @@ impl Middleware for PaceMiddleware {
         mut request: Request,
         extensions: &mut Extensions,
         next: Next<'_>,
-    ) -> Result<Response> {
+    ) -> Result<Response, Error> {
         let ask = extensions.get::<Ask>().copied().unwrap_or_default();
         // What reqwest accepts as a URL, `http` accepts as a URI; otherwise it is paced with others of its key.
         let uri = request.url().as_str().parse::<Uri>().unwrap_or_default();
@@ -103,14 +124,20 @@ impl Middleware for PaceMiddleware {
         let who = Who { ask, key: self.pacers.key(&uri, &credentials, ask.operation), credentials };
         let pacer = self.pacers.pacer_for(&uri, request.headers(), ask);
         let (mut call, mut permit) = Call::begin(pacer, ask).await.map_err(Error::middleware)?;
+        let mut answered = None;
         loop {
             let again = if call.is_last() { None } else { request.try_clone() };
             let (method, asked) = (request.method().clone(), request.url().clone());
-            let mut beyond = None;
-            if let Some(pacer) = self.beyond(&who) {
-                let leave = async { call.also(&pacer).await.map(|leave| beyond = Some(leave)) };
-                permit = permit.keep_back_until(leave).await.map_err(Error::middleware)?;
-            }
+            let beyond = match self.beyond_too(&who, (&mut call, permit)).await {
+                Ok((leave, beyond)) => {
+                    permit = leave;
+                    beyond
+                }
+                // An answer is better than none: whoever may not wait so long gets the one that is there.
+                Err(too_long) => return answered.ok_or_else(|| Error::middleware(too_long)),
+            };
+            // It may keep the connection that the next one needs.
+            drop(answered.take());
             let at = Instant::now();
             let response = next.clone().run(request, extensions).await;
             let sent = Sent { permit, beyond, at };
@@ -133,7 +160,7 @@ impl Middleware for PaceMiddleware {
             let Some(copy) = again else { return Ok(response) };
             let next_permit = call.again(&method, response.status(), &heard).await;
             let Some(next_permit) = next_permit else { return Ok(response) };
-            (request, permit) = (copy, next_permit);
+            (request, permit, answered) = (copy, next_permit, Some(response));
         }
     }
 }

@@ -233,3 +233,56 @@ async fn a_server_that_answers_itself_again_leads_nowhere() {
     // What had leave of it was not sent there.
     assert_eq!((status.limits[0].remaining, status.in_flight), (99, 0));
 }
+
+/// A server that leads to another, and does not any more: it answers with this.
+async fn having_led(there: &str, now: &str) -> (String, Arc<AtomicUsize>) {
+    server(&[&format!("HTTP/1.1 302 Found\r\nlocation: {there}\r\n"), now]).await
+}
+
+/// Another request to it is refused.
+async fn is_to_be_left_alone(pacers: &Pacers, url: &str, seconds: &str) {
+    let pacer = pacers.pacer(&url.parse().unwrap(), &http::HeaderMap::new());
+    let permit = pacer.acquire(Ask::default()).await.unwrap();
+    let refused = http::StatusCode::TOO_MANY_REQUESTS;
+    permit.heard(refused, &crate::headers(&[("retry-after", seconds)]));
+}
+
+async fn until(mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_not_lost_because_where_it_leads_has_to_be_waited_for() {
+    let (there, _) = server(&[OK]).await;
+    let in_trouble = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\n";
+    let (url, served) = having_led(&there, in_trouble).await;
+    let pacers = Pacers::new(Settings::new().max_wait(Duration::from_secs(10)));
+    let client = client(&pacers);
+    assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
+    let second = tokio::spawn(client.get(&url).send());
+    until(|| served.load(SeqCst) == 2).await;
+    is_to_be_left_alone(&pacers, &there, "60").await;
+    assert_eq!(second.await.unwrap().unwrap().status(), 503);
+    assert_eq!(served.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn nobody_is_asked_who_wants_to_be_left_alone_since_leave_was_given() {
+    let (there, _) = server(&[OK]).await;
+    let (url, served) = having_led(&there, OK).await;
+    let pacers = Pacers::new(Settings::new().max_wait(Duration::from_secs(10)));
+    let client = client(&pacers);
+    assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
+    is_to_be_left_alone(&pacers, &there, "2").await;
+    let second = tokio::spawn(client.get(&url).send());
+    until(|| at(&pacers, &url, &http::HeaderMap::new()).in_flight == 1).await;
+    is_to_be_left_alone(&pacers, &url, "60").await;
+    let error = second.await.unwrap().unwrap_err();
+    let reqwest_middleware::Error::Middleware(error) = error else { panic!("{error}") };
+    assert!(error.downcast_ref::<TooLong>().unwrap().wait() > Duration::from_secs(50));
+    assert_eq!(served.load(SeqCst), 1);
+    let in_flight = [&url, &there].map(|url| at(&pacers, url, &http::HeaderMap::new()).in_flight);
+    assert_eq!(in_flight, [0, 0]);
+}
