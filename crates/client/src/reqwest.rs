@@ -134,7 +134,12 @@ impl Middleware for PaceMiddleware {
                     beyond
                 }
                 // An answer is better than none: whoever may not wait so long gets the one that is there.
-                Err(too_long) => return answered.ok_or_else(|| Error::middleware(too_long)),
+                Err(too_long) => {
+                    if answered.is_some() {
+                        call.not_again();
+                    }
+                    return answered.ok_or_else(|| Error::middleware(too_long));
+                }
             };
             // It may keep the connection that the next one needs.
             drop(answered.take());

@@ -106,6 +106,12 @@ impl Call {
         Some(permit)
     }
 
+    /// What had leave to be sent once more is not.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn not_again(&self) {
+        self.pacer.keep_retry();
+    }
+
     async fn wait(&self, heard: &Heard) -> Option<Permit> {
         let mut patience = self.patience;
         // A refusal is the pacer's to wait for. Trouble is none of its affairs: others may fare better.

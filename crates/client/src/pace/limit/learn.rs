@@ -148,13 +148,14 @@ impl LimitPace {
             (Refill::AtReset, Some(before)) => before - remaining,
         };
         // Who asks for nothing for long gives nothing away by that: it counts as a pause like any other, and so does what the others
-        // spent in it.
+        // spent in it. Whoever asks but now and then for good is not idle for long.
         let is_idle = self.interval > 0.0 && elapsed > (8.0 * self.interval).max(NOT_YET_IDLE);
         let (watched, total) = match is_idle {
             true => (self.interval, total * self.interval / elapsed),
             false => (elapsed, total),
         };
-        self.interval += (watched - self.interval) / 8.0;
+        let paused = if is_idle { 8.0 * self.interval } else { elapsed };
+        self.interval += (paused - self.interval) / 8.0;
         let memory = (8.0 * self.interval).max(0.1);
         let kept = (-watched / memory).exp();
         self.own = self.own * kept + own;

@@ -61,3 +61,23 @@ fn no_refusal_takes_the_rate_below_what_was_told() {
         assert!(pace.rate >= 5.0, "{} after the {n}th", pace.rate);
     }
 }
+
+/// Fifty who share a window, first often and then now and then for good: they do not become fewer by that.
+#[test]
+fn who_asks_but_now_and_then_knows_of_the_others() {
+    let left = |remaining: u64| {
+        let window = Some(Duration::from_secs(3600));
+        let (limit, remaining) = (Some(1_000_000), Some(remaining));
+        Seen { name: "a".to_owned(), limit, remaining, reset_after: window, window }
+    };
+    let mut pace = LimitPace::new(&left(900_000), &reading(1, 0), 0.5);
+    let mut millis = 0;
+    for n in 1..200 {
+        millis += if n < 40 { 50 } else { 5_000 };
+        pace.read(&left(900_000 - 50 * n), &reading(1 + n, millis));
+        if n > 30 {
+            let sharers = pace.sharers();
+            assert!((25.0..=100.0).contains(&sharers), "{sharers} after the {n}th");
+        }
+    }
+}
