@@ -1,8 +1,8 @@
 -- Grants a node a slice of one counter's tokens to spend by itself, and takes back what it has not spent of the one before.
 -- Arguments: the algorithm's letter, the figures as text, the capacity, three more figures of the algorithm; the fewest tokens
 -- the node can use and the most it wants to hold; how many the slice before was granted, how many of them are unspent, and
--- its mark; and how long slices of buckets live, in microseconds. One more argument, `give_up`, is for a node that pays what it
--- owes and returns the rest: a counter of another algorithm, which began meanwhile, has no part in that. Such a slice has no life.
+-- its mark; and how long slices of buckets live, in microseconds. One more argument, `former`, is for what concerns a counter
+-- before: one of another algorithm has no part in that, and is left as it is. The slice that is answered then has no life.
 --
 -- The answer is the time; how many tokens the node holds now; for how long; the mark of the slice; and the counter's
 -- three figures. Tokens are deducted when they are granted, so a node that dies strands its slice and nothing more.
@@ -11,7 +11,7 @@ local kind, text, capacity = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit = { tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), capacity, text, kind }
 local least, want = tonumber(ARGV[7]), tonumber(ARGV[8])
 local granted, unspent, mark = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local lifetime, is_giving_up = tonumber(ARGV[12]), ARGV[13] == 'give_up'
+local lifetime, is_former = tonumber(ARGV[12]), ARGV[13] == 'former'
 
 -- How many of `there` to add to what the node has: at most half, so that others find some too, unless it needs more.
 local function addition(there)
@@ -34,7 +34,7 @@ if kind == 'b' or kind == 'p' then
     local is_other = stored[4] and string.match(stored[4], '^%S+') ~= string.match(text, '^%S+')
     local state = read_bucket(key, limit)
     tokens, part = state[1], state[2]
-    if is_giving_up and is_other then return { now, 0, 0, turn, tokens, part, 0 } end
+    if is_former and is_other then return { now, 0, 0, turn, tokens, part, 0 } end
     if state[STALE] then call('UNLINK', key) end
     if not stored[1] then leased, before = 0, 0 end
     local room = math.max(capacity - leased - before, 0)
@@ -54,6 +54,8 @@ if kind == 'b' or kind == 'p' then
   else
     unspent = 0
   end
+  -- Under a lower limit than it was granted by, of a slice is left what there is room for.
+  unspent = math.min(unspent, math.max(capacity - leased - before, 0))
   local added = addition(tokens)
   if want < unspent then added = want - unspent end
   tokens, leased = tokens - added, leased + unspent + added
@@ -80,7 +82,7 @@ else
   if not state then return { now } end
   ends = state[2]
 end
-if is_giving_up and state[STALE] then return { now, 0, 0, ends, state[1], state[2], state[3] } end
+if is_former and state[STALE] then return { now, 0, 0, ends, state[1], state[2], state[3] } end
 if mark ~= ends then unspent = 0 end
 local there = capacity - state[1]
 if kind == 's' and now > state[3] then
@@ -89,10 +91,13 @@ if kind == 's' and now > state[3] then
 elseif kind == 's' then
   there = there - state[2]
 end
+-- Under a lower limit than it was granted by, of a slice comes back what is too much.
+local over = math.max(math.min(unspent, -there), 0)
+unspent = unspent - over
 local added = addition(math.max(there, 0))
 if want < unspent then added = want - unspent end
-if added ~= 0 then
-  state[1] = math.max(state[1] + added, 0)
+if added ~= over then
+  state[1] = math.max(state[1] + added - over, 0)
   if kind == 'f' then write_fixed(key, state, limit)
   elseif kind == 's' then write_sliding(key, state, limit)
   else write_quota(key, state, limit)

@@ -7,8 +7,8 @@
 -- it was already; what all have consumed in all, as the node knows it; and the end of the last window in which it counts, or
 -- 0. What comes after that is not charged to the windows that follow. A node's account and sum are kept beside the counter,
 -- so a call that is repeated counts once. One more argument may follow. `reset` makes the counter new, and leaves a mark for
--- nodes that knew the one before: their own counters are to be made new too. `debt` is of an outage: a counter of another
--- algorithm, which began meanwhile, has no part in it.
+-- nodes that knew the one before: their own counters are to be made new too. `former` is for what was consumed of a counter
+-- before: one of another algorithm has no part in that, and is left as it is.
 --
 -- The answer is the time; when the counter began; what all have consumed since; how much of it is news to the node; what
 -- is left, which is all that a node needs that knew nothing of this counter, and may be a debt; and 1 if it has that mark.
@@ -33,7 +33,7 @@ elseif kind == 's' then state = read_sliding(key, limit)
 else state = read_quota(key, limit)
 end
 if not state then return { now } end
-if ARGV[15] == 'debt' then
+if ARGV[15] == 'former' then
   local there = call('HGET', key, 'limit')
   if there and string.match(there, '^%S+') ~= string.match(text, '^%S+') then return { now, 0, 0, 0, capacity, 0 } end
 end

@@ -175,7 +175,7 @@ impl Calls {
 async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Arc<Health>) {
     let mut pause = PAUSE;
     loop {
-        match Link::connect_in_time(&settings).await {
+        match turning_away(&mut waiting, Link::connect_in_time(&settings)).await {
             Ok(link) => {
                 let since = Instant::now();
                 health.is_up.store(true, Relaxed);
@@ -194,7 +194,7 @@ async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Ar
             Err(_) if waiting.is_closed() => return,
             Err(_) => {}
         }
-        rest(drawn(pause), &mut waiting).await;
+        turning_away(&mut waiting, sleep(drawn(pause))).await;
         pause = (2 * pause).min(LONGEST_PAUSE);
         while let Ok(call) = waiting.try_recv() {
             let _ = call.reply.send(Err(Unavailable::Open));
@@ -202,12 +202,16 @@ async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Ar
     }
 }
 
-/// Waits before the next attempt. Whoever looked before the breaker opened, and handed in a call after, does not wait for it too.
-async fn rest(pause: Duration, waiting: &mut mpsc::Receiver<Call>) {
-    let mut pause = pin!(sleep(pause));
+/// Waits for something while the breaker is open. Whoever looked before it opened, and handed in a call after, does not wait for
+/// that too.
+async fn turning_away<T>(
+    waiting: &mut mpsc::Receiver<Call>,
+    something: impl Future<Output = T>,
+) -> T {
+    let mut something = pin!(something);
     loop {
         tokio::select! {
-            () = &mut pause => return,
+            done = &mut something => return done,
             Some(call) = waiting.recv() => drop(call.reply.send(Err(Unavailable::Open))),
         }
     }

@@ -116,8 +116,8 @@ pub(crate) fn lease(
     cmd.arg(wanted.least).arg(wanted.most);
     cmd.arg(wanted.told.granted).arg(wanted.told.unspent).arg(wanted.told.mark);
     cmd.arg(u64::try_from(wanted.lifetime.as_micros()).unwrap_or(u64::MAX));
-    if wanted.gives_up {
-        cmd.arg("give_up");
+    if wanted.is_former {
+        cmd.arg("former");
     }
     cmd
 }
@@ -129,8 +129,8 @@ pub(crate) struct Wanted {
     pub(crate) most: u64,
     pub(crate) told: Report,
     pub(crate) lifetime: Duration,
-    /// Whether it only pays what it owes and returns the rest.
-    pub(crate) gives_up: bool,
+    /// Whether that concerns a counter before: one of another algorithm is left as it is.
+    pub(crate) is_former: bool,
 }
 
 /// What was granted; `Err` with the server's time if its calendar must be looked up again.
@@ -170,7 +170,7 @@ pub(crate) fn sync(
     cmd.arg(told.in_view.until());
     match told.purpose {
         Telling::Consumed => &mut cmd,
-        Telling::Debt => cmd.arg("debt"),
+        Telling::Former => cmd.arg("former"),
         Telling::Reset => cmd.arg("reset"),
     };
     cmd

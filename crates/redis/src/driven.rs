@@ -79,7 +79,7 @@ impl Driven {
     ) -> Cmd {
         let told = Report { granted: told.0, unspent: told.1, mark: told.2 };
         let [least, most] = wanted;
-        let wanted = Wanted { least, most, told, lifetime: LIFETIME, gives_up: most == 0 };
+        let wanted = Wanted { least, most, told, lifetime: LIFETIME, is_former: most == 0 };
         let bounds = self.calendar.around(figures.limit(), now);
         let mut cmd = command::lease(&self.scripts.lease, figures, key, bounds, wanted);
         cmd.arg(now);
@@ -188,7 +188,7 @@ impl Held {
         let told = self.slice.report(want, now);
         self.asked = Some((told, want, now));
         let wanted =
-            Wanted { least: cost, most: want, told, lifetime: self.lifetime, gives_up: false };
+            Wanted { least: cost, most: want, told, lifetime: self.lifetime, is_former: false };
         let bounds = driven.calendar.around(figures.limit(), micros);
         let mut cmd = command::lease(&driven.scripts.lease, figures, key, bounds, wanted);
         cmd.arg(micros);

@@ -12,12 +12,15 @@ use tollgate_engine::{Decision, Refusal, Standing, Time};
 use crate::Figures;
 use crate::answer::{Left, refusal, standing};
 use crate::figures::Shape;
+use crate::newest::Newest;
 use crate::owed::InView;
 use crate::slice::{Grant, Slice};
 
 /// One counter: a slice of it, and who asks for the next.
 pub(crate) struct Held {
     key: String,
+    /// How its limit counts by now, where a policy says so.
+    newest: Option<Arc<Newest>>,
     pub(crate) slice: Mutex<Slice>,
     /// As it was last asked for.
     pub(crate) figures: Mutex<Arc<Figures>>,
@@ -55,9 +58,10 @@ impl Told {
 }
 
 impl Held {
-    pub(crate) fn new(key: String, figures: &Arc<Figures>) -> Held {
+    pub(crate) fn new(key: String, figures: &Arc<Figures>, newest: Option<Arc<Newest>>) -> Held {
         Held {
             key,
+            newest,
             slice: Mutex::new(Slice::new(Instant::now())),
             figures: Mutex::new(Arc::clone(figures)),
             asking: tokio::sync::Mutex::new(()),
@@ -81,6 +85,11 @@ impl Held {
         &self.key
     }
 
+    /// Whether its limit still counts as these figures do.
+    pub(crate) fn is_newest(&self, figures: &Figures) -> bool {
+        self.newest.as_ref().is_none_or(|newest| newest.is(figures))
+    }
+
     /// What can be spent of it.
     pub(crate) fn left(&self) -> u64 {
         self.slice.lock().left(Instant::now())
@@ -100,6 +109,9 @@ impl Held {
     pub(crate) fn spend(&self, figures: &Figures, cost: u64) -> (Option<Spent>, bool) {
         let now = Instant::now();
         let mut slice = self.slice.lock();
+        if slice.is_above(figures.capacity()) {
+            return (None, false);
+        }
         let is_spent = slice.spend(cost, now);
         let spent =
             is_spent.then(|| Spent { decision: spent(figures, &slice, now), mark: slice.mark() });
@@ -114,12 +126,15 @@ impl Held {
         cost: u64,
         now: Time,
     ) -> (Option<Spent>, bool) {
+        let limit = figures.capacity();
         let mut slice = self.slice.lock();
+        if slice.is_above(limit) {
+            return (None, false);
+        }
         let Some((remaining, reset_after)) = slice.spend_fresh(cost, now) else {
             drop(slice);
             return self.spend(figures, cost);
         };
-        let limit = figures.capacity();
         let standing = Standing { limit, remaining: remaining.min(limit), reset_after };
         let decision = Decision { refusal: None, standing };
         (Some(Spent { decision, mark: slice.mark() }), slice.is_scarce())

@@ -53,15 +53,17 @@ impl fmt::Debug for Leases {
 struct Wish {
     /// The fewest tokens that are of use.
     least: u64,
-    /// The most to hold, of somebody who gives it up; if unsaid, as many as are needed.
+    /// The most to hold; if unsaid, as many as are needed.
     most: Option<u64>,
+    /// Whether it concerns a counter before, and one of another algorithm is left as it is.
+    is_former: bool,
     /// When whoever asks began, by the limiter's clock.
     begun: Option<Time>,
 }
 
 impl Wish {
     /// As many as are needed, whoever asks.
-    const ALL: Wish = Wish { least: 0, most: None, begun: None };
+    const ALL: Wish = Wish { least: 0, most: None, is_former: false, begun: None };
 }
 
 impl Leases {
@@ -222,12 +224,14 @@ impl Leases {
             match held.owed() {
                 0 => break,
                 owed => {
-                    self.ask(held, &figures, Wish { least, most: Some(owed), begun: None }).await?
+                    // By the newest policy it may count otherwise.
+                    let (most, is_former) = (Some(owed), !held.is_newest(&figures));
+                    self.ask(held, &figures, Wish { least, most, is_former, ..Wish::ALL }).await?
                 }
             };
         }
         if !held.is_done() {
-            self.ask(held, &figures, Wish { most: Some(0), ..Wish::ALL }).await?;
+            self.ask(held, &figures, Wish { most: Some(0), is_former: true, ..Wish::ALL }).await?;
         }
         Ok(())
     }
@@ -245,7 +249,7 @@ impl Leases {
         &self,
         held: &Held,
         figures: &Arc<Figures>,
-        Wish { least, most, begun }: Wish,
+        Wish { least, most, is_former, begun }: Wish,
     ) -> Result<Grant, Unavailable> {
         let asked = Instant::now();
         let (told, want) = {
@@ -255,8 +259,8 @@ impl Leases {
             (told, want)
         };
         *held.figures.lock() = Arc::clone(figures);
-        let (lifetime, gives_up) = (self.0.lifetime, most.is_some());
-        let wanted = Wanted { least, most: want, told, lifetime, gives_up };
+        let lifetime = self.0.lifetime;
+        let wanted = Wanted { least, most: want, told, lifetime, is_former };
         let granted = self.0.strict.lease(held.key(), figures, wanted).await;
         let grant = granted.inspect_err(|why| {
             if !why.may_have_run() {
@@ -266,6 +270,7 @@ impl Leases {
         let whole = standing(figures, grant.left, grant.at);
         let mut slice = held.slice.lock();
         slice.begin(grant, told, want, asked);
+        slice.granted_under(figures.capacity());
         slice.note_elsewhere((whole.remaining, whole.reset_after), asked);
         if let Some(begun) = begun {
             slice.asked_since(begun, (grant.lives, whole.reset_after));
@@ -298,7 +303,7 @@ impl Shared {
         if shard.len() >= self.most_in_shard {
             return None;
         }
-        let held = Arc::new(Held::new(key.to_owned(), &Arc::new(figures.clone())));
+        let held = Arc::new(Held::new(key.to_owned(), &Arc::new(figures.clone()), None));
         shard.insert(key.to_owned(), Arc::clone(&held));
         Some(held)
     }

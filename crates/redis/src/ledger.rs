@@ -43,8 +43,8 @@ pub(crate) struct Statement {
 pub(crate) enum Telling {
     /// To be counted.
     Consumed,
-    /// The same for what an outage has left: a counter of another algorithm that began meanwhile has no part in it.
-    Debt,
+    /// The same of a counter before: one of another algorithm is left as it is.
+    Former,
     /// The counter is to be made new instead.
     Reset,
 }
@@ -62,9 +62,14 @@ impl Statement {
         purpose: Telling::Reset,
     };
 
-    /// The same as a debt, to be counted in these windows only.
-    pub(crate) fn as_debt(self, in_view: InView) -> Statement {
-        Statement { in_view, purpose: Telling::Debt, ..self }
+    /// The same, to be counted in these windows only.
+    pub(crate) fn counting_in(self, in_view: InView) -> Statement {
+        Statement { in_view, ..self }
+    }
+
+    /// The same, of a counter before.
+    pub(crate) fn of_former(self) -> Statement {
+        Statement { purpose: Telling::Former, ..self }
     }
 }
 

@@ -23,6 +23,7 @@ mod lease;
 mod ledger;
 mod link;
 mod moving;
+mod newest;
 mod nodes;
 mod owed;
 mod pipeline;

@@ -2,17 +2,18 @@
 //!
 //! It is made when it is first needed and made anew after it broke, not more often than a pause allows. Connecting has its own time,
 //! and goes on when whoever needed it has none left: else it would begin anew for each, and never end where it takes longer than
-//! any of them waits. Nothing is sent twice but a script that the server did not know, which has not run.
+//! any of them waits. Who cannot wait for it to come back has one that fails at once until it is. Nothing is sent twice but a script that the server did not know, which has not run.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::aio::{PubSub, PubSubStream};
 use redis::{Client, Cmd, ErrorKind, Pipeline, RedisResult, Value};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::link::{Link, primary};
 use crate::pipeline::{call_all, told};
@@ -23,6 +24,7 @@ use crate::{Unavailable, command};
 /// How long connecting may take, and how long after a failure it is not tried again.
 const CONNECT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A script of somebody else's.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub struct Plain {
     settings: Settings,
     /// Held by whoever connects.
     state: Arc<Mutex<State>>,
+    /// Whether it failed and was not answered since, where callers are not to find that out one after another.
+    is_out: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Default)]
@@ -56,6 +60,11 @@ struct State {
 }
 
 impl State {
+    fn fail(&mut self) {
+        self.link = None;
+        self.failed_at = Some(Instant::now());
+    }
+
     async fn connect(&mut self, settings: &Settings) -> Result<(Link, u64), Unavailable> {
         match timeout(CONNECT, Link::open(settings)).await {
             Ok(Ok(link)) => {
@@ -79,10 +88,41 @@ fn too_late() -> Unavailable {
     Unavailable::Unreachable("no connection in time".to_owned())
 }
 
+/// Tries until the server answers in the time that callers have, or nobody needs it any more.
+async fn come_back(state: Weak<Mutex<State>>, is_out: Arc<AtomicBool>, settings: Settings) {
+    let mut pause = PAUSE;
+    loop {
+        sleep(pause).await;
+        pause = (2 * pause).min(LONGEST_PAUSE);
+        let Some(state) = state.upgrade() else { return };
+        let mut state = state.lock_owned().await;
+        let link = match state.link.clone() {
+            Some(link) => link,
+            None => match state.connect(&settings).await {
+                Ok((link, _)) => link,
+                Err(_) => continue,
+            },
+        };
+        let mut probe = Pipeline::with_capacity(1);
+        probe.cmd("EVAL").arg("return 1").arg(0);
+        let deadline = Instant::now() + settings.longest_wait();
+        match call_all(&link, (&probe, &[None]), deadline).await {
+            Ok(_) => return is_out.store(false, Relaxed),
+            Err(_) => state.fail(),
+        }
+    }
+}
+
 impl Plain {
     /// One that is yet to be made.
     pub fn new(settings: Settings) -> Plain {
-        Plain { settings, state: Arc::default() }
+        Plain { settings, state: Arc::default(), is_out: None }
+    }
+
+    /// The same for callers of whom many wait at once, but for no longer than the settings' longest wait: after a failure all others
+    /// fail at once, until the server has answered somebody in the background in that time.
+    pub fn failing_fast(settings: Settings) -> Plain {
+        Plain { is_out: Some(Arc::default()), ..Plain::new(settings) }
     }
 
     /// Where it leads.
@@ -91,6 +131,27 @@ impl Plain {
     }
 
     async fn link(&self, deadline: Instant) -> Result<(Link, u64), Unavailable> {
+        let Some(is_out) = &self.is_out else { return self.connected(deadline).await };
+        if is_out.load(Relaxed) {
+            return Err(Unavailable::Open);
+        }
+        let linked = self.connected(deadline).await;
+        if linked.is_err() {
+            self.note_out();
+        }
+        linked
+    }
+
+    /// From now on all fail at once, until the server has answered in the background.
+    fn note_out(&self) {
+        let Some(is_out) = &self.is_out else { return };
+        if !is_out.swap(true, Relaxed) {
+            let (state, settings) = (Arc::downgrade(&self.state), self.settings.clone());
+            tokio::spawn(come_back(state, Arc::clone(is_out), settings));
+        }
+    }
+
+    async fn connected(&self, deadline: Instant) -> Result<(Link, u64), Unavailable> {
         let waiting = timeout_at(deadline, Arc::clone(&self.state).lock_owned()).await;
         let mut state = waiting.map_err(|_| too_late())?;
         if let Some(link) = &state.link {
@@ -112,8 +173,9 @@ impl Plain {
         if let Ok(mut state) = self.state.try_lock()
             && state.number == number
         {
-            state.link = None;
-            state.failed_at = Some(Instant::now());
+            state.fail();
+            drop(state);
+            self.note_out();
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct Slice {
     granted: u64,
     /// Which window or turn it was granted in.
     mark: i64,
+    /// The limit it was granted under.
+    limit: u64,
     since: Instant,
     until: Instant,
     spent: u64,
@@ -54,6 +56,7 @@ impl Slice {
             left: 0,
             granted: 0,
             mark: -1,
+            limit: 0,
             since: now,
             until: now,
             spent: 0,
@@ -91,6 +94,17 @@ impl Slice {
     pub(crate) fn known(&self, limit: u64, now: Instant) -> (u64, Duration) {
         let all = self.left(now).saturating_add(self.elsewhere.0);
         (all.min(limit), self.elsewhere.1.saturating_duration_since(now))
+    }
+
+    /// It was granted under this limit.
+    pub(crate) fn granted_under(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    /// Whether it was granted under a higher limit than this: then more of it may be held than is left.
+    #[inline]
+    pub(crate) fn is_above(&self, limit: u64) -> bool {
+        self.limit > limit
     }
 
     /// Spends `cost` if it is there.
@@ -188,6 +202,7 @@ impl Slice {
             left: left - paid,
             granted: grant.holds,
             mark: grant.mark,
+            limit: self.limit,
             since: asked,
             until,
             spent: spent_meanwhile,

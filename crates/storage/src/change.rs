@@ -102,9 +102,6 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// All there are.
-    pub const ALL: [ObjectKind; 3] = [ObjectKind::Tenant, ObjectKind::Plan, ObjectKind::Config];
-
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {

@@ -13,7 +13,7 @@ use crate::slice::Report;
 async fn what_was_granted_and_is_gone_is_worth_asking_again() {
     let limit = Limit::token_bucket(Rate::per_second(100)).build().unwrap();
     let figures = Arc::new(Figures::of(&limit).unwrap());
-    let held = Held::new("one".to_owned(), &figures);
+    let held = Held::new("one".to_owned(), &figures, None);
     let left = Left { one: 50, two: 0, three: 0 };
     let lives = Duration::from_secs(1);
     let grant = |holds| Grant { holds, lives, mark: 7, at: 0, left };

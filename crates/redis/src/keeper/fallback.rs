@@ -120,6 +120,8 @@ pub(super) struct Outage {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     remaining: u64,
+    /// Of so many: a quota may be asked for under several limits.
+    limit: u64,
     renewed: Time,
 }
 
@@ -150,9 +152,9 @@ impl Outage {
         Outage { known: Mutex::default(), untold: Mutex::default() }
     }
 
-    /// Redis says that so much is left until then.
-    pub(super) fn note(&self, remaining: u64, renewed: Time) {
-        *self.known.lock() = Some(Known { remaining, renewed });
+    /// Redis says that so much of so many is left until then.
+    pub(super) fn note(&self, (remaining, limit): (u64, u64), renewed: Time) {
+        *self.known.lock() = Some(Known { remaining, limit, renewed });
     }
 
     /// Whether nothing has to be told of it.
@@ -246,7 +248,8 @@ impl<C: Clock + 'static> Shared<C> {
             // Of a paced bucket nothing is left for a moment after each charge, which says nothing of how much of it is used.
             let says_what_is_left = |known: &Known| now < known.renewed && !rule.limit().is_paced();
             if let Some(known) = known.filter(says_what_is_left) {
-                let share = known.remaining / nodes;
+                let used = known.limit.saturating_sub(known.remaining);
+                let share = share.limit.capacity().saturating_sub(used) / nodes;
                 let rest = |whole: u64| whole.saturating_sub(share);
                 self.limiter.absorb_by(&rule, identity, Before::Forgotten, rest);
             }

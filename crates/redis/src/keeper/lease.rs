@@ -29,7 +29,7 @@ impl<C> fmt::Debug for LeaseKeeper<C> {
 pub(super) struct Leased {
     held: Arc<Held>,
     identity: Identity,
-    outage: Outage,
+    outage: Arc<Outage>,
     leases: Leases,
 }
 
@@ -72,7 +72,7 @@ impl<C: Clock + 'static> LeaseKeeper<C> {
 
     fn fall_back(&self, asked: &Asked<'_>, leased: &Leased) -> Answered {
         let owing = || Owing::Leased(asked.counter.clone());
-        let of = (&leased.outage, leased.identity);
+        let of = (&*leased.outage, leased.identity);
         self.0.shared.fall_back(&self.0.share, of, (asked.cost, owing, None))
     }
 }
@@ -83,19 +83,25 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
     }
 
     fn counter(&self, whose: &Whose<'_>) -> Result<Counter, Answered> {
-        let shared = &self.0.shared;
-        let make = || Leased {
-            held: Arc::new(Held::new(shared.key(&(whose.name)()), &self.0.figures)),
-            identity: whose.identity,
-            outage: Outage::new(),
-            leases: shared.leases.clone(),
-        };
+        let Terms { shared, figures, newest, .. } = &*self.0;
         // A quota's counter may have callers of several limits, as a tenant's under two plans: what was granted or refused under one
-        // says nothing of the other. Any other counter has one limit at a time, and a slice outlasts a change of it.
-        let of_plan = match self.0.figures.limit().calendar() {
-            Some(_) => u128::from(self.0.figures.capacity()),
-            None => 0,
+        // says nothing of the other, but in an outage they have one share. Any other counter has one limit at a time, and a slice
+        // outlasts a change of it.
+        let is_quota = figures.limit().calendar().is_some();
+        let outage = || {
+            let of_all = || shared.quota_outages.get_or(whose.hash, || Ok(Outage::new()), || ());
+            is_quota.then(of_all).and_then(Result::ok).unwrap_or_else(|| Arc::new(Outage::new()))
         };
+        let make = || {
+            let key = shared.key(&(whose.name)());
+            Leased {
+                held: Arc::new(Held::new(key, figures, Some(Arc::clone(newest)))),
+                identity: whose.identity,
+                outage: outage(),
+                leases: shared.leases.clone(),
+            }
+        };
+        let of_plan = if is_quota { u128::from(figures.capacity()) } else { 0 };
         let held = shared.leased.get_or(whose.hash ^ of_plan, || Ok::<_, ()>(make()), || ());
         // Of more counters than may be held, each request leases what it costs, for itself.
         Ok(Counter::new(held.unwrap_or_else(|()| Arc::new(make()))))
@@ -156,7 +162,7 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
             let standing = spent.decision.standing;
             let remaining = standing.remaining.saturating_sub(leased.held.owed());
             let renewed = shared.limiter.clock().now() + standing.reset_after;
-            leased.outage.note(remaining, renewed);
+            leased.outage.note((remaining, standing.limit), renewed);
             charged(spent)
         })
     }

@@ -24,11 +24,12 @@ use tollgate_gate::elsewhere::{Elsewhere, Keeper};
 use tollgate_policy::compile::PlacedLimit;
 use tollgate_policy::shapes::{Consistency, Fallback};
 
-use self::fallback::{Outages, Owing, Share};
+use self::fallback::{Outage, Outages, Owing, Share};
 use self::hybrid::{HybridKeeper, Told};
 use self::lease::{LeaseKeeper, Leased};
 use self::strict::{Counted, StrictKeeper};
 use crate::calls::IN_BACKGROUND;
+use crate::newest::{Newest, NewestOfAll};
 use crate::nodes::{self, Nodes};
 use crate::{Figures, Hybrid, Leases, Settings, Strict, Took};
 
@@ -63,8 +64,11 @@ pub(crate) struct Shared<C> {
     limiter: Arc<Limiter<C>>,
     nodes: Nodes,
     outages: Outages,
+    newest: NewestOfAll,
     counted: Handles<Counted>,
     leased: Handles<Leased>,
+    /// What quotas have to do with outages, each under all of its limits.
+    quota_outages: Handles<Outage>,
     told: Handles<Told>,
 }
 
@@ -104,8 +108,10 @@ impl<C: Clock + 'static> SharedCounters<C> {
             limiter: Arc::clone(limiter),
             nodes: Nodes::new(&prefix),
             outages: Outages::new(fallback, max_keys),
+            newest: NewestOfAll::default(),
             counted: Handles::new(max_keys),
             leased: Handles::new(max_keys),
+            quota_outages: Handles::new(max_keys),
             told: Handles::new(max_keys),
             prefix,
             strict,
@@ -177,6 +183,7 @@ impl<C: Clock + 'static> Elsewhere for SharedCounters<C> {
             share: Share::new(limit),
             figures,
             rule: Arc::clone(rule),
+            newest: self.0.newest.note(limit),
         });
         match consistency {
             Consistency::Local => None,
@@ -200,6 +207,7 @@ pub(crate) struct Terms<C> {
     share: Share,
     figures: Arc<Figures>,
     rule: Arc<Rule>,
+    newest: Arc<Newest>,
 }
 
 impl<C: Clock + 'static> Shared<C> {
@@ -261,6 +269,7 @@ impl<C: Clock + 'static> Shared<C> {
         });
         self.leases.give_up_all(idle).await;
         self.counted.sweep(|counted| counted.is_settled());
+        self.quota_outages.sweep(|outage| outage.is_settled());
         self.told.sweep(|_| true);
     }
 }

@@ -18,6 +18,7 @@ use super::fallback::{Outage, Owing};
 use super::{Shared, Terms};
 use crate::answer::renewed_after;
 use crate::ledger::Ledger;
+use crate::newest::Newest;
 use crate::{Answer, Charge, Figures};
 
 /// Keeps the strict counters of one limit.
@@ -38,6 +39,8 @@ pub(super) struct Counted {
     key: String,
     identity: Identity,
     outage: Outage,
+    /// How its limit counts by now.
+    newest: Arc<Newest>,
     /// What was admitted in outages and told afterwards.
     ledger: Mutex<Ledger>,
     /// One tells at a time, a request or whoever tells of all: answers are entered in the order of what was told.
@@ -63,7 +66,9 @@ impl Counted {
             // Time has paid off what the share no longer lacks, also of what could not be told before.
             let paid = ledger.unsent().saturating_sub(debt.unpaid);
             ledger.unconsume(paid);
-            ledger.statement().as_debt(debt.in_view)
+            let told = ledger.statement().counting_in(debt.in_view);
+            // By the newest policy it may count otherwise.
+            if self.newest.is(figures) { told } else { told.of_former() }
         };
         if told.unsent == 0 {
             return self.outage.settle();
@@ -72,9 +77,13 @@ impl Counted {
         let settled = shared.strict.sync(&self.key, figures, (node, told)).await;
         let Ok(settled) = settled else { return false };
         self.ledger.lock().settle(told, settled);
-        let now = shared.limiter.clock().now();
-        let renewed = now + renewed_after(figures, settled.rest, now);
-        self.outage.note(u64::try_from(settled.rest).unwrap_or(0), renewed);
+        // Else there is no such counter, of which anything could be left.
+        if settled.born != 0 {
+            let now = shared.limiter.clock().now();
+            let renewed = now + renewed_after(figures, settled.rest, now);
+            let left = u64::try_from(settled.rest).unwrap_or(0);
+            self.outage.note((left, figures.capacity()), renewed);
+        }
         self.outage.settle()
     }
 }
@@ -131,9 +140,9 @@ fn decided<C: Clock + 'static>(parts: Parts<C>, answer: Answer) -> TogetherAnswe
     let decisions = || answer.decisions().enumerate();
     for (part, (nth, decision)) in parts.iter().zip(decisions()) {
         let Some(now) = now.filter(|_| answer.is_known(nth)) else { continue };
-        part.counted()
-            .outage
-            .note(decision.standing.remaining, now + decision.standing.reset_after);
+        let standing = decision.standing;
+        let left = (standing.remaining, standing.limit);
+        part.counted().outage.note(left, now + standing.reset_after);
     }
     let answered = |(nth, decision)| match answer.is_known(nth) {
         true => Answered::Decided(decision, Mark::default()),
@@ -199,6 +208,7 @@ impl<C: Clock + 'static> Keeper for StrictKeeper<C> {
             key: shared.key(&(whose.name)()),
             identity: whose.identity,
             outage: Outage::new(),
+            newest: Arc::clone(&self.0.newest),
             ledger: Mutex::new(Ledger::begin()),
             turn: tokio::sync::Mutex::default(),
         };

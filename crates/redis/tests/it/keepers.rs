@@ -345,6 +345,31 @@ fn cut_off_nodes_have_a_share_each(brand: Brand) {
     });
 }
 
+/// A tenant's quota is one, under whichever of its plans it is asked for: so a node that is cut off has one share of it.
+fn a_quota_of_two_plans_has_one_share(brand: Brand) {
+    let server = Server::start(brand);
+    let proxy = Proxy::to(server.port());
+    run(async {
+        let terms = Terms {
+            consistency: Consistency::Lease,
+            counts: Counts::Quota,
+            capacity: 1000,
+            ..TERMS
+        };
+        let one = Node::start(&proxy.url(), terms).await;
+        let other = one.reloaded(Terms { capacity: 900, ..terms });
+        for plan in [&one, &other] {
+            assert!(is_admitted(plan.ask_for(&plan.counter(), 250).await));
+        }
+        proxy.cut();
+        one.down().await;
+        let of_one = one.drain(1000).await;
+        assert!(of_one >= 400, "{of_one}");
+        let admitted = 500 + of_one + other.drain(1000).await;
+        assert!(admitted <= 1000, "{admitted} of 1000");
+    });
+}
+
 /// Each node of a hybrid counter knows what all of them have left. In an outage they share that, and not the limit anew.
 fn hybrid_nodes_share_what_is_left(brand: Brand) {
     let server = Server::start(brand);
@@ -403,6 +428,7 @@ on_both! {
     hybrid_new => a_new_hybrid_counter_has_its_share;
     hybrid_share => hybrid_nodes_share_what_is_left;
     slow => a_slow_server_grants_no_share_twice;
+    two_plans => a_quota_of_two_plans_has_one_share;
     short_outages => many_short_outages_are_one;
     refusing => what_redis_refused_to_take_is_told_later;
     told_late => what_could_not_be_told_in_time_is_told_later;

@@ -165,7 +165,27 @@ fn a_silent_redis_is_waited_for_once_and_then_the_share_decides(brand: Brand) {
     });
 }
 
+/// Redis restarts without its data: who had the counter goes on with what it knows, and all together have one capacity more at most.
+fn an_emptied_server_grants_a_capacity_at_most(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let long = Duration::from_secs(20);
+        let one = Node::start(&server, long).await;
+        assert_eq!(one.burst(60).await, 60);
+        one.rests().await;
+        server.ask::<String>(&["FLUSHALL"]);
+        let two = Node::start(&server, long).await;
+        let of_two = two.burst(CAPACITY / 2).await;
+        one.rests().await;
+        let of_one = one.burst(2 * CAPACITY).await;
+        assert!(of_one <= 40, "{of_one} were left there");
+        let all = 60 + of_one + of_two + two.burst(2 * CAPACITY).await;
+        assert!(all <= 2 * CAPACITY, "{all}");
+    });
+}
+
 on_both! {
+    emptied => an_emptied_server_grants_a_capacity_at_most;
     first => a_node_that_is_new_to_a_counter_admits_nothing_that_others_have_spent;
     rested => a_node_whose_counter_has_rested_admits_nothing_that_others_have_spent;
     made_new => a_counter_that_rests_and_refuses_learns_that_it_was_made_new;

@@ -15,7 +15,7 @@ use super::names::Names;
 use super::scripts::CHANGES;
 use super::values::{damaged, list, number, text};
 use super::{reader, row};
-use crate::{ObjectKind, StoreError, StoredKey};
+use crate::{StoreError, StoredKey};
 
 /// How often the log is looked at although nobody said anything.
 const LOOK: Duration = Duration::from_millis(500);
@@ -164,9 +164,11 @@ impl Feed {
         let mut state = self.state.lock().await;
         let done = self.advance_from(&mut state).await;
         if state.has_objects {
-            // Redis has restarted empty. What nodes have is all there is, until somebody makes something in the new store.
-            let is_other = state.place.epoch != state.objects_of;
-            if !is_other || self.has_any_object().await? {
+            // Redis has restarted empty. What nodes have is all there is, until a node has begun a new store and somebody has
+            // made something there.
+            let Place { epoch, .. } = &state.place;
+            let is_same = *epoch == state.objects_of;
+            if is_same || (!epoch.is_empty() && self.has_had_objects().await?) {
                 (state.watchers.objects)();
                 state.objects_of = state.place.epoch.clone();
             }
@@ -175,17 +177,11 @@ impl Feed {
         done
     }
 
-    /// Whether anybody has made a tenant, a plan or a configuration in the store.
-    async fn has_any_object(&self) -> Result<bool, StoreError> {
-        for kind in ObjectKind::ALL {
-            let mut hlen = redis::cmd("HLEN");
-            hlen.arg(self.names.objects(kind));
-            let value = self.plain.ask(hlen, WITHIN).await?;
-            if number(&value).ok_or_else(|| damaged("the objects"))? > 0 {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Whether anybody has made a tenant, a plan or a configuration in the store, though it be gone by now.
+    async fn has_had_objects(&self) -> Result<bool, StoreError> {
+        let mut hget = redis::cmd("HGET");
+        hget.arg(self.names.meta()).arg("versions");
+        Ok(text(&self.plain.ask(hget, WITHIN).await?).is_some())
     }
 
     async fn advance_from(&self, state: &mut State) -> Result<(), StoreError> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 use tollgate_redis::{Plain, Settings};
 
 use super::feed::{Feed, Place, Watchers};
@@ -110,13 +111,18 @@ impl InRedis {
             return Err(OpenError::NewerSchema { file, found, known: SCHEMA });
         }
         // Requests wait for quotas: they have a connection that nothing else holds up.
-        let for_quotas = Arc::new(Plain::new(plain.settings().clone()));
+        let for_quotas = Arc::new(Plain::failing_fast(plain.settings().clone()));
         let writer = random()?;
         let shared = (Arc::clone(&plain), names.clone());
         let feed = Feed::new(shared, writer.clone(), (self.watchers, place));
         Ok(Running {
             feed: Arc::new(feed),
-            quotas: Quotas { plain: for_quotas, names: names.clone(), timeout },
+            quotas: Quotas {
+                plain: for_quotas,
+                patient: Arc::clone(&plain),
+                names: names.clone(),
+                timeout,
+            },
             plain,
             names,
             writer,
@@ -218,7 +224,7 @@ impl Lanes {
             }
             Write::Tidy(what, reply, permit) => to_writer(ControlWrite::Tidy(what, reply, permit)),
             Write::Reserve(wanted, reply) => {
-                drop(self.to_quotas.send(QuotaWrite::Reserve(wanted, reply)));
+                drop(self.to_quotas.send(QuotaWrite::Reserve(wanted, Instant::now(), reply)));
             }
             Write::Refund(refunds, reply) => {
                 drop(self.to_quotas.send(QuotaWrite::Refund(refunds, reply)));

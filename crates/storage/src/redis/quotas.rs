@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 use tollgate_redis::{Lua, Plain};
 
 use super::names::Names;
@@ -28,14 +30,18 @@ const REFUNDING: Duration = Duration::from_secs(2);
 const LARGEST: u64 = 1 << 53;
 
 pub(super) enum QuotaWrite {
-    Reserve(Reservation, Reply<Grant>),
+    /// With when it was asked for: a request waits from then on.
+    Reserve(Reservation, Instant, Reply<Grant>),
     Refund(Vec<Refund>, Reply<()>),
     /// Answered when everything before it is.
     Barrier(Reply<()>),
 }
 
+#[derive(Clone)]
 pub(super) struct Quotas {
     pub(super) plain: Arc<Plain>,
+    /// Another connection, for refunds.
+    pub(super) patient: Arc<Plain>,
     pub(super) names: Names,
     /// The longest that a request waits.
     pub(super) timeout: Duration,
@@ -43,38 +49,72 @@ pub(super) struct Quotas {
 
 type Call = (&'static Lua, Cmd);
 
+/// Reservations that are sent at once: each of another quota, because calls about one go one after another.
+#[derive(Default)]
+struct Group {
+    calls: Vec<Call>,
+    replies: Vec<Reply<Grant>>,
+    names: HashSet<String>,
+    /// When the first was asked for.
+    since: Option<Instant>,
+}
+
+/// Refunds on their way, and of which quotas.
+struct Refunding {
+    names: HashSet<String>,
+    task: JoinHandle<()>,
+}
+
 impl Quotas {
-    /// Works until nobody can ask any more.
+    /// Works until nobody can ask any more. Whatever it waits for, it is no longer than the request that waits first may.
     pub(super) async fn run(self, mut requests: UnboundedReceiver<QuotaWrite>) {
         let mut waiting = Vec::new();
+        let mut refunding: Vec<Refunding> = Vec::new();
         while requests.recv_many(&mut waiting, GROUP).await > 0 {
-            let mut reservations = Vec::new();
-            // Calls about one quota go one after another, so a group has at most one of each.
-            let mut named = HashSet::new();
+            let mut group = Group::default();
             for request in waiting.drain(..) {
+                refunding.retain(|refunding| !refunding.task.is_finished());
                 match request {
-                    QuotaWrite::Reserve(wanted, reply) => {
+                    QuotaWrite::Reserve(wanted, since, reply) => {
                         let name = self.names.quota(&wanted.name, wanted.period.begins);
-                        if !named.insert(name.clone()) {
-                            self.reserve(std::mem::take(&mut reservations)).await;
-                            named = HashSet::from([name.clone()]);
+                        if group.names.contains(&name) {
+                            self.reserve(std::mem::take(&mut group)).await;
                         }
-                        reservations.push((self.reservation(&name, &wanted), reply));
+                        // What was given back of it before is to be there.
+                        let before =
+                            refunding.iter_mut().find(|before| before.names.contains(&name));
+                        if let Some(before) = before {
+                            self.reserve(std::mem::take(&mut group)).await;
+                            let _ = timeout_at(since + self.timeout, &mut before.task).await;
+                        }
+                        group.calls.push(self.reservation(&name, &wanted));
+                        group.replies.push(reply);
+                        group.names.insert(name);
+                        group.since.get_or_insert(since);
                     }
                     QuotaWrite::Refund(refunds, reply) => {
-                        self.reserve(std::mem::take(&mut reservations)).await;
-                        named.clear();
-                        reply.send(self.refund(&refunds).await);
+                        self.reserve(std::mem::take(&mut group)).await;
+                        refunding.push(self.refund_in_background(refunds, reply));
                     }
                     QuotaWrite::Barrier(reply) => {
-                        self.reserve(std::mem::take(&mut reservations)).await;
-                        named.clear();
+                        self.reserve(std::mem::take(&mut group)).await;
+                        for before in refunding.drain(..) {
+                            let _ = before.task.await;
+                        }
                         reply.send(Ok(()));
                     }
                 }
             }
-            self.reserve(reservations).await;
+            self.reserve(group).await;
         }
+    }
+
+    /// Nobody waits for refunds, and they may take longer than requests wait.
+    fn refund_in_background(&self, refunds: Vec<Refund>, reply: Reply<()>) -> Refunding {
+        let name = |refund: &Refund| self.names.quota(&refund.name, refund.begins);
+        let (names, quotas) = (refunds.iter().map(name).collect(), self.clone());
+        let task = tokio::spawn(async move { reply.send(quotas.refund(&refunds).await) });
+        Refunding { names, task }
     }
 
     fn reservation(&self, name: &str, wanted: &Reservation) -> Call {
@@ -85,12 +125,10 @@ impl Quotas {
         (&*RESERVE, cmd)
     }
 
-    async fn reserve(&self, group: Vec<(Call, Reply<Grant>)>) {
-        if group.is_empty() {
-            return;
-        }
-        let (calls, replies): (Vec<Call>, Vec<Reply<Grant>>) = group.into_iter().unzip();
-        match self.plain.run_all(calls, self.timeout).await {
+    async fn reserve(&self, Group { calls, replies, since, .. }: Group) {
+        let Some(since) = since else { return };
+        let left = (since + self.timeout).saturating_duration_since(Instant::now());
+        match self.plain.run_all(calls, left).await {
             Ok(answers) => {
                 for (reply, answer) in replies.into_iter().zip(answers) {
                     reply.send(answer.map_err(StoreError::from).and_then(|value| granted(&value)));
@@ -112,7 +150,7 @@ impl Quotas {
                 cmd.arg(refund.amount.min(LARGEST));
                 (&*REFUND, cmd)
             });
-            match self.plain.run_all(calls.collect(), REFUNDING).await {
+            match self.patient.run_all(calls.collect(), REFUNDING).await {
                 Ok(answers) => {
                     let has_run = |answer: &Result<Value, tollgate_redis::Unavailable>| {
                         answer.as_ref().err().is_none_or(tollgate_redis::Unavailable::may_have_run)

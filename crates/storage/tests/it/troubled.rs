@@ -198,6 +198,36 @@ fn a_dead_server_costs_a_request_its_timeout_and_then_nothing(brand: Brand) {
     });
 }
 
+/// A server that says nothing: one request finds that out, and none waits for what is given back before it.
+fn a_silent_server_is_waited_for_once(brand: Brand) {
+    let server = Server::start(brand);
+    run(async {
+        let settings = Settings::new(&server.url()).unwrap().timeout(Duration::from_millis(300));
+        let store = InRedis::at(settings, "tollgate").open().unwrap();
+        let book = QuotaBook::new(store.clone(), 100);
+        let spend = async |name: &str| book.account(name).unwrap().spend(draw(1, 1000)).await;
+        for name in ["given-back", "other"] {
+            while spend(name).await.is_err() {}
+        }
+        let other = book.account("other").unwrap();
+        server.ask::<String>(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+        // What is reserved of the one that nobody holds is given back, and nobody answers that.
+        book.settle_idle();
+        assert_eq!(book.len(), 1);
+        let begin = tokio::time::Instant::now();
+        for _ in 0..20 {
+            let refused = other.spend(draw(900, 1000)).await.unwrap_err();
+            assert!(matches!(refused, NotSpent::Unavailable(_)), "{refused}");
+        }
+        // Twenty one after another would take three times as long, and the refund alone two seconds.
+        assert!(begin.elapsed() < Duration::from_millis(1900), "{:?}", begin.elapsed());
+        server.ask::<String>(&["CLIENT", "UNPAUSE"]);
+        while other.spend(draw(1, 1000)).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
+
 /// Whoever waited is told that nobody knows; the call is seen through all the same.
 fn what_is_not_answered_is_in_doubt_and_seen_through(brand: Brand) {
     let server = Server::start(brand);
@@ -302,6 +332,7 @@ on_both! {
     late => a_call_that_arrives_after_later_ones_does_nothing;
     killed => a_killed_server_forgets_nothing_that_it_acknowledged;
     dead => a_dead_server_costs_a_request_its_timeout_and_then_nothing;
+    silent => a_silent_server_is_waited_for_once;
     in_doubt => what_is_not_answered_is_in_doubt_and_seen_through;
     full => a_full_server_refuses_by_name_and_recovers;
     unusable => what_cannot_be_used_is_told_when_it_is_opened;
