@@ -103,3 +103,28 @@ tenants: [ {{ id: acme, plan: {plan} }} ]
     place.enforce(&text("small"));
     assert_eq!(place.admits("acme", ""), 0);
 }
+
+/// A time zone is the same in any letters: to correct its spelling grants nothing anew.
+#[test]
+fn used_quota_carries_over_to_another_spelling_of_its_time_zone() {
+    let text = |plan: &str| {
+        format!(
+            "
+plans:
+  small: {{ quota: {{ limit: 10, window: month }} }}
+  lower: {{ quota: {{ limit: 25, window: month, time_zone: utc }} }}
+  vienna: {{ quota: {{ limit: 10, window: month, time_zone: Europe/Vienna }} }}
+  upper: {{ quota: {{ limit: 25, window: month, time_zone: EUROPE/VIENNA }} }}
+tenants: [ {{ id: acme, plan: {plan} }} ]
+"
+        )
+    };
+    for (before, after) in [("small", "lower"), ("vienna", "upper")] {
+        let place = Place::new(&text(before));
+        assert_eq!(place.admits("acme", ""), 10);
+        place.enforce(&text(after));
+        assert_eq!(place.admits("acme", ""), 15, "{after}");
+        place.enforce(&text(before));
+        assert_eq!(place.admits("acme", ""), 0, "{before}");
+    }
+}

@@ -196,9 +196,8 @@ impl Policy {
         };
         let for_tenant = tenant.limits.is_empty() && tenant.id() != ANONYMOUS;
         let of_tenant = default(&self.defaults.tenant).filter(|_| for_tenant);
-        let of_operation = plan
-            .zip(work.operation)
-            .and_then(|(plan, number)| plan.operations.get(number as usize).copied().flatten());
+        let of_operation =
+            plan.zip(work.operation).and_then(|(plan, number)| plan.operation(number));
         // Numbers are given out in order, so a limit's number is also its place in this list.
         let one = |id: Option<LimitId>| match id {
             Some(id) => std::slice::from_ref(&self.ids[id.index()]),

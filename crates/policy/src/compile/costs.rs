@@ -1,5 +1,7 @@
 //! Costs that can never pass.
 
+use std::collections::HashMap;
+
 use crate::path::Path;
 
 use super::limits::Limits;
@@ -24,13 +26,17 @@ pub(crate) fn check(routes: &[RouteInForce], plans: &[PlanInForce], limits: &mut
         })
         .collect();
     low.sort_by_key(|id| limits.get(*id).limit.capacity());
+    // Once for all routes: to ask every plan for every route takes the product of both.
+    let mut by_operation: HashMap<u32, Vec<LimitId>> = HashMap::new();
+    for (operation, id) in plans.iter().flat_map(PlanInForce::operations) {
+        by_operation.entry(*operation).or_default().push(*id);
+    }
     for (index, route) in routes.iter().enumerate() {
         let Some(cost) = route.cost else { continue };
         let is_below = |id: &LimitId| limits.get(*id).limit.capacity() < cost;
         let common = low.partition_point(is_below);
-        let of_operation = route.operation.into_iter().flat_map(|number| {
-            plans.iter().filter_map(move |plan| plan.operations[number as usize])
-        });
+        let of_operation = route.operation.and_then(|number| by_operation.get(&number));
+        let of_operation = of_operation.into_iter().flatten().copied();
         let of_upstream = route.limits.iter().copied();
         let of_upstream = of_upstream.filter(|id| limits.get(*id).place == Place::Upstream);
         let others: Vec<LimitId> = of_operation.chain(of_upstream).filter(is_below).collect();

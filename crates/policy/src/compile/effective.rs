@@ -8,12 +8,15 @@
 //! | `enforce` | anything | the lower of both, and the parent's own counter is charged too |
 //!
 //! A silent tenant passes on what it received. `inherit` stops at a tenant whose own limit is private;
-//! `enforce` reaches every descendant, through anything.
+//! `enforce` reaches every descendant, through anything. A limit that counts by a window, under a lower rate of a longer one,
+//! counts that rate by its own window, rounded down: 100/second under 5000/minute is 83/second.
 
 use crate::shapes::{Sharing, TenantLimit};
 
+use super::faults::Faults;
 use super::figures::Figures;
-use super::tree::Tree;
+use super::limits::kind;
+use super::tree::{Tree, path_of};
 
 /// A tenant's limit as it is in force.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +37,12 @@ struct Passed<'f> {
     enforced: Option<Effective<'f>>,
 }
 
-/// Every tenant's limit as it is in force, by number; `None` where nothing limits it.
-pub(crate) fn effective<'f>(tree: &Tree<'f>) -> Vec<Option<Effective<'f>>> {
+/// Every tenant's limit as it is in force, by number; `None` where nothing limits it. What cannot be
+/// counted by the window that a tenant chose is told.
+pub(crate) fn effective<'f>(
+    tree: &Tree<'f>,
+    faults: &mut Faults<'_>,
+) -> Vec<Option<Effective<'f>>> {
     let mut passed: Vec<Passed<'f>> = Vec::with_capacity(tree.branches.len());
     let mut all = Vec::with_capacity(tree.branches.len());
     for (number, branch) in tree.branches.iter().enumerate() {
@@ -47,7 +54,16 @@ pub(crate) fn effective<'f>(tree: &Tree<'f>) -> Vec<Option<Effective<'f>>> {
             limit,
             from: number,
         });
-        let in_force = lower(own, received);
+        let in_force = match (own, received) {
+            (Some(own), Some(received)) if !kind(own.limit.terms.algorithm).has_burst() => {
+                let figures = own.figures.fold_by_window(received.figures).unwrap_or_else(|| {
+                    tell_window(tree, &own, &received, faults);
+                    own.figures
+                });
+                Some(Effective { figures, ..own })
+            }
+            _ => lower(own, received),
+        };
         passed.push(match own.map(|own| own.limit.sharing) {
             None => above,
             Some(Sharing::Private) => Passed { inherited: None, enforced: above.enforced },
@@ -67,4 +83,28 @@ fn lower<'f>(near: Option<Effective<'f>>, far: Option<Effective<'f>>) -> Option<
         }
         (near, far) => near.or(far),
     }
+}
+
+/// Tells that what a tenant receives is less than one in the window it counts by.
+fn tell_window(
+    tree: &Tree<'_>,
+    own: &Effective<'_>,
+    received: &Effective<'_>,
+    faults: &mut Faults<'_>,
+) {
+    let tenant = &tree.branches[own.from];
+    let Some((index, _)) = tenant.declared else { return };
+    let rate = received.figures.rate;
+    let message = format!(
+        "tenant `{}` counts by a {} of a {}, in which the {rate} of `{}` are less than 1",
+        tenant.id,
+        kind(own.limit.terms.algorithm).name(),
+        own.figures.rate.window(),
+        tree.branches[received.figures.rate_from].id,
+    );
+    let help = format!(
+        "write its rate with `window: {}`, or choose `token_bucket`, whose burst keeps to both",
+        rate.window()
+    );
+    faults.error(&path_of(index).key("rate_limit"), message, &help);
 }

@@ -1,8 +1,11 @@
 //! What is wrong with a file beyond its shape.
 
+use std::collections::HashMap;
+
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::document::Document;
-use crate::path::Path;
+use crate::path::{Path, Segment};
+use crate::text::TenantId;
 use crate::words::nearest;
 
 /// Collects faults by the path of what they are about.
@@ -10,11 +13,22 @@ use crate::words::nearest;
 pub(crate) struct Faults<'d> {
     document: &'d Document,
     found: Diagnostics,
+    /// The tenants that the API made, with the place of the first of them: they come after the file's.
+    made: (usize, Vec<TenantId>),
+    /// What is meant by names that are nobody's. To find it out takes a look at every name there is, and a tenant that is gone may be
+    /// the parent of very many.
+    meant: HashMap<(&'static str, Box<str>), Option<Box<str>>>,
 }
 
 impl<'d> Faults<'d> {
     pub(crate) fn new(document: &'d Document) -> Faults<'d> {
-        Faults { document, found: Diagnostics::new(document.source().clone()) }
+        let found = Diagnostics::new(document.source().clone());
+        Faults { document, found, made: (0, Vec::new()), meant: HashMap::new() }
+    }
+
+    /// Tenants from place `first` on were made by the API.
+    pub(crate) fn made(&mut self, first: usize, tenants: Vec<TenantId>) {
+        self.made = (first, tenants);
     }
 
     /// The file cannot be used. `help` is empty where the message says what would be right.
@@ -33,18 +47,44 @@ impl<'d> Faults<'d> {
     pub(crate) fn unknown<'n>(
         &mut self,
         path: &Path,
-        what: &str,
+        what: &'static str,
         name: &str,
         known: impl Iterator<Item = &'n str>,
     ) {
-        let (message, help) = match nearest(name, known) {
-            Some(near) => (
-                format!("there is no {what} `{name}`, did you mean `{near}`?"),
-                format!("write `{near}`, or declare `{name}`"),
-            ),
-            None => (format!("there is no {what} `{name}`"), format!("declare `{name}`")),
-        };
-        self.error(path, message, &help);
+        let whose = self.whose(path);
+        let span = self.document.span_of(path);
+        let meant = &mut self.meant;
+        self.found.push_error(|| {
+            let near = meant
+                .entry((what, name.into()))
+                .or_insert_with(|| nearest(name, known).map(Into::into));
+            let (meant, help) = match near {
+                Some(near) => (
+                    format!(", did you mean `{near}`?"),
+                    format!("write `{near}`, or declare `{name}`"),
+                ),
+                None => (String::new(), format!("declare `{name}`")),
+            };
+            let message = format!("{whose}there is no {what} `{name}`{meant}");
+            Diagnostic::error(span, message).with_help(help)
+        });
+    }
+
+    /// Whom a fault is about, if the API made it: it has no line of its own that would tell.
+    fn whose(&self, path: &Path) -> String {
+        match path.segments() {
+            [Segment::Key(list), Segment::Index(index), ..] if list == "tenants" => {
+                let (first, made) = &self.made;
+                let id = index.checked_sub(*first).and_then(|at| made.get(at));
+                id.map_or_else(String::new, |id| format!("tenant `{id}` of the API: "))
+            }
+            [Segment::Key(all), Segment::Key(name), ..]
+                if all == "plans" && !self.has(&Path::root().key("plans").key(name.clone())) =>
+            {
+                format!("plan `{name}` of the API: ")
+            }
+            _ => String::new(),
+        }
     }
 
     /// Whether the file has something there.

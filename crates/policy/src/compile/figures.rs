@@ -42,6 +42,27 @@ impl Figures {
         }
         folded
     }
+
+    /// As [`fold`](Figures::fold), for a limit that counts by a window: it has no burst that would keep what comes at once to its own
+    /// figures. A lower rate of a longer window, which would let in more at once, is therefore counted by the own window, rounded
+    /// down; `None` if that is less than one.
+    pub(crate) fn fold_by_window(self, farther: Figures) -> Option<Figures> {
+        let mut folded = self.fold(farther);
+        // More tokens at a lower rate: the window is longer.
+        if folded.rate.tokens() > self.rate.tokens() {
+            let window = self.rate.window();
+            // Less than the own tokens, so it fits; and no product of a rate and a window's seconds overflows 128 bits.
+            let tokens = u128::from(folded.rate.tokens()) * u128::from(window.secs())
+                / u128::from(folded.rate.window().secs());
+            folded.rate =
+                Rate::new(u64::try_from(tokens).ok().filter(|tokens| *tokens > 0)?, window);
+            if folded.rate.tokens() < folded.capacity {
+                folded.capacity = folded.rate.tokens();
+                folded.capacity_from = folded.rate_from;
+            }
+        }
+        Some(folded)
+    }
 }
 
 /// A rate as the file writes it.

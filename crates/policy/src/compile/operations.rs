@@ -34,10 +34,6 @@ impl<'f> Operations<'f> {
         Operations { numbers, of_routes, has_routes: !file.routes.is_empty() }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.numbers.len()
-    }
-
     /// Tells of an operation of a plan that no route has.
     pub(crate) fn expect_route(
         &self,

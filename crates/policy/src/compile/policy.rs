@@ -190,6 +190,7 @@ impl Policy {
 
 /// Puts what the API made beside what the file declares. A tenant that both have is told with the tree.
 fn join(file: &mut shapes::File, made: Made, faults: &mut Faults<'_>) {
+    faults.made(file.tenants.len(), made.tenants.iter().map(|tenant| tenant.id.clone()).collect());
     file.tenants.extend(made.tenants);
     for name in made.plans.keys().filter(|name| file.plans.contains_key(*name)) {
         faults.error(

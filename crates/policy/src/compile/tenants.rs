@@ -85,7 +85,7 @@ impl Tenants {
     ) -> (Tenants, Vec<BudgetExceeded>) {
         let tree = Tree::grow(&file.tenants, &mut limits.faults);
         let exceeded = budgets::check(&tree, &mut limits.faults);
-        let in_force = effective(&tree);
+        let in_force = effective(&tree, &mut limits.faults);
         let own: Vec<Own> =
             (0..tree.branches.len()).map(|at| Own::of(&tree, at, in_force[at], limits)).collect();
         let all = (0..tree.branches.len()).map(|number| {

@@ -87,7 +87,7 @@ impl<'f> Tree<'f> {
             }
             next += 1;
         }
-        tell_circles(tenants, children, &branches, faults);
+        tell_circles(tenants, children, faults);
         if !declared.contains_key(ANONYMOUS) {
             branches.push(Branch { id: ANONYMOUS, declared: None, parent: Some(0), depth: 1 });
         }
@@ -104,12 +104,22 @@ fn by_id<'f>(tenants: &'f [Tenant], faults: &mut Faults<'_>) -> HashMap<&'f str,
     let mut by_id = HashMap::with_capacity(tenants.len());
     for (index, tenant) in tenants.iter().enumerate() {
         let first = *by_id.entry(tenant.id.as_str()).or_insert(index);
-        if first != index {
+        if first == index {
+            continue;
+        }
+        if faults.has(&path_of(index)) {
             let line = faults.line_of(&path_of(first));
             faults.error(
                 &path_of(index).key("id"),
                 format!("tenant `{}` is declared twice, first in line {line}", tenant.id),
                 "give it another id, or leave one of them out",
+            );
+        } else {
+            // What the API made has no place in the file; the one that does stands before it.
+            faults.error(
+                &path_of(first).key("id"),
+                format!("tenant `{}` was made by the API already", tenant.id),
+                "give it another id, or delete the other",
             );
         }
     }
@@ -118,32 +128,38 @@ fn by_id<'f>(tenants: &'f [Tenant], faults: &mut Faults<'_>) -> HashMap<&'f str,
 
 /// Whoever was not reached from the root, but by a parent that exists, is in a circle or below one; or below
 /// somebody who is too deep, which is told already.
-fn tell_circles(
-    tenants: &[Tenant],
-    unreached: HashMap<&str, Vec<usize>>,
-    branches: &[Branch<'_>],
-    faults: &mut Faults<'_>,
-) {
+fn tell_circles(tenants: &[Tenant], unreached: HashMap<&str, Vec<usize>>, faults: &mut Faults<'_>) {
     let mut unreached: Vec<usize> = unreached.into_values().flatten().collect();
     unreached.sort_unstable();
-    let parent_of: HashMap<&str, &str> = unreached
+    let places: HashMap<&str, usize> = unreached
         .iter()
-        .filter_map(|index| {
-            Some((tenants[*index].id.as_str(), tenants[*index].parent.as_ref()?.as_str()))
-        })
+        .zip(0..)
+        .map(|(index, place)| (tenants[*index].id.as_str(), place))
         .collect();
-    let reached: std::collections::HashSet<&str> =
-        branches.iter().map(|branch| branch.id).collect();
-    for index in unreached {
-        let id = tenants[index].id.as_str();
-        let above = std::iter::successors(Some(id), |at| parent_of.get(at).copied());
-        let in_circle = above.skip(1).take(parent_of.len()).any(|at| at == id);
-        if in_circle && !reached.contains(id) {
-            faults.error(
-                &path_of(index).key("parent"),
-                format!("tenant `{id}` is, through its parents, above itself"),
-                "let one of them have the parent `system`",
-            );
+    let above = |place: usize| {
+        let parent = tenants[unreached[place]].parent.as_ref()?;
+        places.get(parent.as_str()).copied()
+    };
+    // Each is walked over once: a walk ends where an earlier one has been, and has found a circle if it comes to itself.
+    let mut walked_from: Vec<Option<usize>> = vec![None; unreached.len()];
+    let mut is_in_circle = vec![false; unreached.len()];
+    for start in 0..unreached.len() {
+        let mut next = Some(start);
+        while let Some(at) = next.filter(|at| walked_from[*at].is_none()) {
+            walked_from[at] = Some(start);
+            next = above(at);
         }
+        let mut circle = next.filter(|met| walked_from[*met] == Some(start));
+        while let Some(at) = circle.filter(|at| !is_in_circle[*at]) {
+            is_in_circle[at] = true;
+            circle = above(at);
+        }
+    }
+    for (index, _) in unreached.iter().zip(is_in_circle).filter(|(_, is_in_circle)| *is_in_circle) {
+        faults.error(
+            &path_of(*index).key("parent"),
+            format!("tenant `{}` is, through its parents, above itself", tenants[*index].id),
+            "let one of them have the parent `system`",
+        );
     }
 }

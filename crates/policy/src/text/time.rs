@@ -30,7 +30,10 @@ impl Text for ZoneName {
             && text.split('/').all(|part| !part.is_empty() && part.bytes().all(is_right));
         let zone = if is_name { TimeZone::get(text).ok() } else { None };
         match zone {
-            Some(zone) if !zone.is_unknown() => Ok(ZoneName(text.into())),
+            // Its own letters, whichever were written: balances are called by it, and another spelling must not begin another.
+            Some(zone) if !zone.is_unknown() => {
+                Ok(ZoneName(zone.iana_name().unwrap_or(text).into()))
+            }
             _ => Err("write the IANA name of a time zone, such as `UTC` or `Europe/Vienna`".into()),
         }
     }

@@ -83,6 +83,10 @@ fn every_fault_has_its_place_and_says_what_would_be_right() {
             "error 1:50 this quota has the window, zone, scope and unit of one before it",
         ),
         (
+            "plans: { p: { quota: [{ limit: 5, window: day }, { limit: 6, window: day, time_zone: utc }] } }".into(),
+            "error 1:50 this quota has the window, zone, scope and unit of one before it",
+        ),
+        (
             format!("{api}routes: [{{ path: /x, upstream: api, operation: chat }}]\nplans: {{ p: {{ operations: {{ caht: {{ sustained: {{ rate: 5 }} }} }} }} }}"),
             "warning 3:35 no route has the operation `caht`, did you mean `chat`?",
         ),
@@ -131,4 +135,56 @@ tenants:
     let faults = compile(made(40, "free")).unwrap_err();
     let message = faults.diagnostics.records().next().map(|record| record.message.to_owned());
     assert_eq!(message.as_deref(), Some("plan `free` was made by the API already"));
+}
+
+/// The file has no place for them, so the message must tell whom it is about.
+#[test]
+fn faults_of_what_the_api_made_name_it() {
+    let told = |file: &str, made: &str| -> Vec<String> {
+        let shapes::File { tenants, plans, .. } = load("made", made.as_bytes()).unwrap().value;
+        let made = Made { tenants, plans };
+        let faults = Policy::compile(load("t.yaml", file.as_bytes()).unwrap(), made).unwrap_err();
+        let records = faults.diagnostics.records();
+        records
+            .map(|r| format!("{}:{} {} / {}", r.line, r.column, r.message, r.help.unwrap_or("")))
+            .collect()
+    };
+    let file = "tenants:\n  - { id: acme }\n  - { id: shop }\n";
+    assert_eq!(
+        told(file, "tenants: [{ id: shop }]"),
+        [
+            "3:11 tenant `shop` was made by the API already / give it another id, or delete the other"
+        ]
+    );
+    // What the file says twice is still told as the file's own.
+    assert_eq!(
+        told(&format!("{file}  - {{ id: shop }}\n"), "tenants: [{ id: shop }]"),
+        [
+            "3:11 tenant `shop` was made by the API already / give it another id, or delete the other",
+            "4:11 tenant `shop` is declared twice, first in line 3 / give it another id, or leave one of them out",
+        ]
+    );
+    assert_eq!(
+        told(
+            file,
+            "tenants: [{ id: a, parent: part }, { id: b, parent: part }, { id: c, plan: gold }]"
+        ),
+        [
+            "2:3 tenant `a` of the API: there is no tenant `part` / declare `part`",
+            "2:3 tenant `b` of the API: there is no tenant `part` / declare `part`",
+            "2:3 tenant `c` of the API: there is no plan `gold` / declare `gold`",
+        ]
+    );
+    let degrade =
+        "rate_limit: { sustained: { rate: 5 }, strategy: degrade, degrade: { upstream: spare } }";
+    assert_eq!(
+        told(
+            file,
+            &format!("plans: {{ p: {{ {degrade} }} }}\ntenants: [{{ id: a, parent: acne }}]")
+        ),
+        [
+            "1:1 plan `p` of the API: there is no upstream `spare` / declare `spare`",
+            "2:3 tenant `a` of the API: there is no tenant `acne`, did you mean `acme`? / write `acme`, or declare `acne`",
+        ]
+    );
 }

@@ -16,6 +16,7 @@ mod rendering;
 mod routes;
 mod tenants;
 mod texts;
+mod window_limits;
 
 /// Every section and every field.
 pub const FULL: &str = include_str!("full.yaml");

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use proptest::prelude::*;
 use tollgate_core::{Rate, Window};
-use tollgate_policy::compile::{Figures, Policy, Tenants};
+use tollgate_policy::compile::{Figures, Made, Policy, Tenants};
+use tollgate_policy::shapes::Tenant;
 
 fn compile(text: &str) -> Result<Policy, Vec<String>> {
     Policy::of("t.yaml", text.as_bytes()).map_err(|faults| {
@@ -247,6 +248,49 @@ tenants:
             "8:22: tenant `z` is, through its parents, above itself",
         ]
     );
+}
+
+/// Each is looked at once: to walk round the circle from each of them anew would take hours.
+#[test]
+fn a_circle_above_very_many_is_told_of_those_in_it() {
+    let file = "tenants:\n  - { id: p, parent: c1 }\n  - { id: c1, parent: p }\n";
+    let loaded = tollgate_policy::load("t.yaml", file.as_bytes()).unwrap();
+    let below = |n: usize| Tenant {
+        id: format!("b{n}").parse().unwrap(),
+        ..loaded.value.tenants[1].clone()
+    };
+    let tenants = (0..200_000).map(below).collect();
+    let faults = Policy::compile(loaded.clone(), Made { tenants, ..Made::default() }).unwrap_err();
+    let told: Vec<String> = faults
+        .diagnostics
+        .records()
+        .map(|r| format!("{}:{}: {}", r.line, r.column, r.message))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "2:22: tenant `p` is, through its parents, above itself",
+            "3:23: tenant `c1` is, through its parents, above itself",
+        ]
+    );
+}
+
+/// What is meant is looked for among all of them, so once.
+#[test]
+fn a_parent_that_is_gone_from_above_very_many_is_told_of_each() {
+    let file = "tenants:\n  - { id: part }\n  - { id: b, parent: prat }\n";
+    let loaded = tollgate_policy::load("t.yaml", file.as_bytes()).unwrap();
+    let below = |n: usize| Tenant {
+        id: format!("b{n}").parse().unwrap(),
+        ..loaded.value.tenants[1].clone()
+    };
+    let tenants = (0..100_000).map(below).collect();
+    let faults = Policy::compile(loaded.clone(), Made { tenants, ..Made::default() }).unwrap_err();
+    assert_eq!(faults.diagnostics.len(), 100_001);
+    let told = |r: tollgate_policy::Record<'_>| {
+        r.message.ends_with("no tenant `prat`, did you mean `part`?")
+    };
+    assert!(faults.diagnostics.records().all(told));
 }
 
 #[test]

@@ -151,3 +151,19 @@ fn requests() {
     check::<FilePath>(&["./a b", "/var/x"], &["", "a\0b", "a\n"]);
     check::<AccessLog>(&["none", "stdout", "/var/log/x"], &["", "a\n"]);
 }
+
+/// Balances are called by it: a name that was right stays, and other letters are no other name.
+#[test]
+fn a_time_zone_has_its_own_letters_however_it_is_written() {
+    let names: Vec<String> = jiff::tz::db().available().map(|name| name.to_string()).collect();
+    let zones = names.iter().filter_map(|name| Some((name, name.parse::<ZoneName>().ok()?)));
+    let mut count = 0;
+    for (name, zone) in zones {
+        assert_eq!(zone.as_str(), name);
+        assert_eq!(name.to_ascii_lowercase().parse::<ZoneName>().unwrap(), zone);
+        assert_eq!(name.to_ascii_uppercase().parse::<ZoneName>().unwrap(), zone);
+        count += 1;
+    }
+    assert!(count > 300, "{count} of {names:?}");
+    assert_eq!("utc".parse::<ZoneName>().unwrap(), ZoneName::default());
+}
