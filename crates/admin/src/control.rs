@@ -44,15 +44,15 @@ const BUILT_IN: [&str; 2] = ["system", "anonymous"];
 /// The right to change something.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    _alone: OwnedRwLockWriteGuard<()>,
-    /// What is changed was checked against this; another node may have changed it since. Nothing if the storage does not work.
-    seen: Option<Revision>,
+    alone: OwnedRwLockWriteGuard<()>,
+    /// What is changed was checked against this; another node may have changed it since.
+    seen: Result<Revision, StoreError>,
 }
 
 impl Turn {
     /// The version that the first object has which is put in this turn.
     pub(crate) fn next_version(&self) -> Option<String> {
-        self.seen.map(|seen| seen.next().to_string())
+        self.seen.as_ref().ok().map(|seen| seen.next().to_string())
     }
 }
 
@@ -88,7 +88,7 @@ impl Control {
     /// The turn of whoever changes tenants, plans or configuration, or reads a key to change it: nobody else changes anything.
     pub(crate) async fn turn(&self) -> Turn {
         let alone = Arc::clone(&self.changes).write_owned().await;
-        Turn { _alone: alone, seen: self.store.revision().await.ok() }
+        Turn { alone, seen: self.store.revision().await }
     }
 
     /// While this is held no tenant and no plan vanishes.
@@ -152,17 +152,16 @@ impl Control {
     pub(crate) async fn commit(
         &self,
         turn: Turn,
-        mut changes: Vec<Change>,
+        changes: Vec<Change>,
         ready: Ready,
     ) -> Result<Committed, StoreError> {
         let store = self.store.clone();
-        if let Some(seen) = turn.seen {
-            changes.insert(0, Change::Unchanged(seen));
-        }
+        let Turn { alone, seen } = turn;
+        let changes = checked(seen, changes)?;
         let done = tokio::spawn(async move {
             let committed = store.commit(changes).await?;
             enforced(ready).await?;
-            drop(turn);
+            drop(alone);
             Ok::<_, StoreError>(committed)
         });
         done.await.map_err(|why| Unavailable::Failed(why.to_string()))?
@@ -292,6 +291,17 @@ impl Control {
     }
 }
 
+/// Changes that are made only if all is as it was when they were checked. If that is not known they are not made: without the
+/// check, what another node did meanwhile would be undone, and a budget exceeded.
+fn checked(
+    seen: Result<Revision, StoreError>,
+    changes: Vec<Change>,
+) -> Result<Vec<Change>, StoreError> {
+    let mut all = vec![Change::Unchanged(seen?)];
+    all.extend(changes);
+    Ok(all)
+}
+
 /// Puts a policy into force where that may take a while: every limit of it is defined.
 async fn enforced(ready: Ready) -> Result<Vec<Notice>, StoreError> {
     let done = tokio::task::spawn_blocking(move || ready.enforce()).await;
@@ -312,5 +322,17 @@ pub(crate) fn told(
     match change {
         Change::Audit(entry) => Change::Audit(AuditEntry { before, after, ..entry }),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_changed_while_it_is_not_known_what_it_was_checked_against() {
+        let hiccup = Unavailable::Failed("it does not answer".to_owned());
+        let refused = checked(Err(hiccup.into()), Vec::new()).unwrap_err();
+        assert_eq!(Fault::from(refused).status(), StatusCode::SERVICE_UNAVAILABLE);
     }
 }

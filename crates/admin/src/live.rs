@@ -60,10 +60,11 @@ pub struct OwnTerms {
 }
 
 impl OwnTerms {
-    /// The limit over the counters of a gate.
+    /// The limit over the counters of a gate. Whoever looks, or makes a counter new, has no say in its figures: the key may
+    /// have been replaced, or changed since it was read.
     fn bind<C: Clock>(&self, gate: &Gate<C>, policy: &Policy) -> Option<OwnLimit> {
-        let limit = policy.key_limit(&self.id, &self.origin, &self.rate_limit)?;
-        Some(gate.own_limit(limit))
+        let OwnTerms { id, origin, rate_limit } = self;
+        gate.own_limit_of_line(policy, tollgate_gate::OwnTerms { id, origin, rate_limit })
     }
 }
 

@@ -9,7 +9,7 @@ use tollgate_core::{Decision, Limit, Refusal, Standing, Time};
 use crate::chain::{Chain, Charge, Verdict};
 use crate::counters::Counters;
 use crate::identity::{Identity, Seed};
-use crate::rules::Change;
+use crate::rules::{Change, Rules};
 use crate::sync::Ordering::Relaxed;
 use crate::{Clock, Rule, SystemClock};
 
@@ -100,8 +100,22 @@ impl<C: Clock> Limiter<C> {
     /// starts anew. Unchanged, it is the same rule. Whoever still holds the old rule is decided by the
     /// new figures from now on; only windows and quotas may have several in force at once.
     pub fn define(&self, name: &str, limit: Limit) -> Arc<Rule> {
+        self.bind(|rules| rules.define(&self.seed, name, limit, || self.clock.now()))
+    }
+
+    /// The rule called `name` as it is in force, for whoever has no say in its figures: these count only where no rule of this
+    /// algorithm and window has the name.
+    pub fn join(&self, name: &str, limit: Limit) -> Arc<Rule> {
+        // Under one lock: figures that somebody defines meanwhile must not be superseded.
+        self.bind(|rules| match rules.defined(&self.seed, name, &limit) {
+            Some(rule) => (rule, Change::None),
+            None => rules.define(&self.seed, name, limit, || self.clock.now()),
+        })
+    }
+
+    fn bind(&self, find: impl FnOnce(&mut Rules) -> (Arc<Rule>, Change)) -> Arc<Rule> {
         let mut rules = self.counters.rules.write();
-        let (rule, change) = rules.define(&self.seed, name, limit, || self.clock.now());
+        let (rule, change) = find(&mut rules);
         let is_time = change != Change::None && rules.len().is_multiple_of(SWEEP_EVERY);
         drop(rules);
         if change == Change::Replaced {

@@ -116,19 +116,11 @@ impl Rules {
         clock: impl Fn() -> Time,
     ) -> (Arc<Rule>, Change) {
         let salt = salt(seed, name, &limit);
-        self.holds += 1;
-        let hold = self.holds;
         let current = self.by_counter.get(&salt).copied();
-        let entry = current.and_then(|id| Some((id, self.entry_mut(id)?)));
-        if let Some((id, entry)) = entry
-            && entry.limit == limit
+        if let Some(id) = current
+            && self.entry(id).is_some_and(|entry| entry.limit == limit)
+            && let Some(rule) = self.hold(id, name)
         {
-            let rule = entry.rule.upgrade().unwrap_or_else(|| {
-                let rule = Rule::new(id, salt, name, limit);
-                entry.rule = Arc::downgrade(&rule);
-                entry.hold = hold;
-                rule
-            });
             return (rule, Change::None);
         }
         let id = self.allot();
@@ -146,6 +138,8 @@ impl Rules {
             old.next = Some((id, clock()));
             change = Change::Replaced;
         }
+        self.holds += 1;
+        let hold = self.holds;
         self.entries[id as usize] = Some(Entry {
             limit: rule.limit.clone(),
             salt,
@@ -156,6 +150,26 @@ impl Rules {
         });
         self.by_counter.insert(salt, id);
         (rule, change)
+    }
+
+    /// The rule of this name that counts as this limit does, whatever its figures are; `None` if there is none.
+    pub(crate) fn defined(&mut self, seed: &Seed, name: &str, limit: &Limit) -> Option<Arc<Rule>> {
+        let id = self.by_counter.get(&salt(seed, name, limit)).copied()?;
+        self.hold(id, name)
+    }
+
+    /// A rule by its number, which whoever asks holds from now on.
+    fn hold(&mut self, id: RuleId, name: &str) -> Option<Arc<Rule>> {
+        let hold = self.holds + 1;
+        let entry = self.entry_mut(id)?;
+        if let Some(rule) = entry.rule.upgrade() {
+            return Some(rule);
+        }
+        let rule = Rule::new(id, entry.salt, name, entry.limit.clone());
+        entry.rule = Arc::downgrade(&rule);
+        entry.hold = hold;
+        self.holds = hold;
+        Some(rule)
     }
 
     fn allot(&mut self) -> RuleId {

@@ -54,6 +54,6 @@ pub use handles::Handles;
 pub use in_force::InForce;
 pub use lines::Lines;
 pub use lone::Lone;
-pub use own::OwnLimit;
+pub use own::{OwnLimit, OwnTerms};
 pub use passage::Passage;
 pub use tollgate_policy::Holder;

@@ -19,6 +19,7 @@ use super::Actor;
 use super::key_terms::{KeyChange, KeyPatch, KeyTold, NewKey, Rotation, check_expiry, version_of};
 use crate::answer::{Answer, Id, Text, json as answer, with_etag};
 use crate::control::{Control, made, told};
+use crate::data_plane::{ConfigText, NotReady, Notice};
 use crate::fault::Fault;
 use crate::idempotency::{Idempotency, Told};
 use crate::if_match::{IfMatch, must_match};
@@ -162,7 +163,7 @@ fn subject(id: &KeyId) -> String {
 }
 
 fn unminted(why: &tollgate_storage::MintError) -> Fault {
-    crate::NotReady::Failed(why.to_string()).into()
+    NotReady::Failed(why.to_string()).into()
 }
 
 /// What a key is to be must be possible.
@@ -199,16 +200,31 @@ fn check_names(
     Ok(())
 }
 
+/// The plan that a key's own limit is checked as.
+const STAND_IN: &str = "rate_limit.of.the.key";
+
 /// A key's own limit is right if a plan's would be: it is compiled as one, and forgotten.
 async fn check_limit(control: &Control, limit: Option<&RateLimit>) -> Result<(), Fault> {
     let Some(limit) = limit else { return Ok(()) };
-    let name: PlanName = "rate_limit.of.the.key"
+    let name: PlanName = STAND_IN
         .parse()
         .map_err(|why: tollgate_policy::TextError| Fault::bad_request(why.to_string()))?;
     let plan = Plan { rate_limit: Some(limit.clone()), ..Plan::default() };
     let mut made = made(&control.store).await?;
     made.plans = made.plans.into_iter().chain([(name, plan)]).collect();
-    control.prepare(made).await.map(drop)
+    let ready = control.ask(move |plane| plane.prepare(ConfigText::InForce, made)).await?;
+    match ready {
+        // Nobody has made such a plan, and nobody is told of it.
+        Err(NotReady::Faults(faults)) if faults.budgets.is_empty() => {
+            let said = |text: String| {
+                text.replace(&format!("plan:{STAND_IN}"), "the key's own `rate_limit`")
+            };
+            let notices = Notice::all(&faults.diagnostics).into_iter().map(Notice::without_place);
+            let notices = notices.map(|one| Notice { message: said(one.message), ..one });
+            Err(Fault::faulty(&notices.collect::<Vec<_>>()))
+        }
+        other => other.map(drop).map_err(Fault::of_change),
+    }
 }
 
 /// A key that is to be issued.

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tollgate_policy::compile::KeyInForce;
+use tollgate_policy::compile::{KeyInForce, Policy};
 use tollgate_storage::{StoreError, StoredKey};
 
 use super::Actor;
@@ -126,10 +126,14 @@ fn address(text: &str) -> Result<IpAddr, Fault> {
     text.parse().map_err(|_| Fault::bad_request("`ip` is an address, such as `203.0.113.7`."))
 }
 
-/// The question with what a stored key tells: of a key its user, plan and limit, of a user the plan and limit of its only key.
+/// The question with what its key tells: of a key its user, plan and limit, of a user the plan and limit of its only key. What
+/// else the file says of a key the data plane knows.
 async fn found(control: &Control, mut whose: Whose) -> Result<Whose, Fault> {
     if let Some(id) = whose.key.clone() {
-        let Some(key) = stored_key(control, &whose.tenant, &id).await? else { return Ok(whose) };
+        let Some(key) = stored_key(control, &whose.tenant, &id).await? else {
+            whose.user = whose.user.or_else(|| user_of(control, &whose.tenant, &id));
+            return Ok(whose);
+        };
         whose.key = Some(key.origin.to_string());
         whose.own = own_terms(&key);
         whose.user = whose.user.or_else(|| key.user.map(|user| user.to_string()));
@@ -144,9 +148,10 @@ async fn found(control: &Control, mut whose: Whose) -> Result<Whose, Fault> {
         && others.iter().all(|other| other.terms.plan == first.terms.plan)
     {
         whose.plan = first.terms.plan.as_ref().map(ToString::to_string);
-        // Keys of one line share their counters; others have each its own.
+        // Keys of one line share their counters, by what its current key says; others have each its own.
         let is_one_line = others.iter().all(|other| other.origin == first.origin);
-        whose.own = own_terms(first).filter(|_| is_one_line);
+        let current = keys.iter().find(|key| key.replaced_by.is_none()).unwrap_or(first);
+        whose.own = own_terms(current).filter(|_| is_one_line);
     }
     Ok(whose)
 }
@@ -163,11 +168,24 @@ async fn stored_key(control: &Control, tenant: &str, id: &str) -> Result<Option<
         }
     }
     let in_force = control.in_force();
-    let policy = in_force.policy();
     // Of a tenant that does not exist the data plane says which would be right.
-    let Some(number) = policy.tenants().number(tenant) else { return Ok(None) };
-    let is_it = |key: &KeyInForce| key.id() == id && key.tenant() == number;
-    if policy.keys().iter().any(is_it) { Ok(None) } else { Err(missing()) }
+    if in_force.policy().tenants().number(tenant).is_none() {
+        return Ok(None);
+    }
+    declared_key(in_force.policy(), tenant, id).map(|_| None).ok_or_else(missing)
+}
+
+/// A tenant's key, if the file has it.
+fn declared_key<'p>(policy: &'p Policy, tenant: &str, id: &str) -> Option<&'p KeyInForce> {
+    let number = policy.tenants().number(tenant)?;
+    policy.keys().iter().find(|key| key.id() == id && key.tenant() == number)
+}
+
+/// Who holds a key of the file: its requests are counted as that user's.
+fn user_of(control: &Control, tenant: &str, id: &str) -> Option<String> {
+    let in_force = control.in_force();
+    let key = declared_key(in_force.policy(), tenant, id)?;
+    key.user().map(str::to_owned)
 }
 
 fn own_terms(key: &StoredKey) -> Option<OwnTerms> {

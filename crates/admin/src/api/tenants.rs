@@ -18,11 +18,10 @@ impl Declared for Tenant {
         file.tenants.clone()
     }
 
+    /// At the end: budgets are given out in this order, and what is too much is to be said of the tenant that changes.
     fn put(self, made: &mut Made) {
-        match made.tenants.iter_mut().find(|one| one.id == self.id) {
-            Some(old) => *old = self,
-            None => made.tenants.push(self),
-        }
+        made.tenants.retain(|one| one.id != self.id);
+        made.tenants.push(self);
     }
 
     fn take(made: &mut Made, id: &str) {

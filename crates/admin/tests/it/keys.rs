@@ -93,6 +93,18 @@ fn a_key_ends_when_it_expires() {
 }
 
 #[test]
+fn what_is_wrong_with_a_keys_own_limit_is_said_of_that_limit() {
+    let node = Node::start();
+    let limit = json!({ "sustained": { "rate": 5 }, "cost": 9 });
+    let told = node.post("/v1/keys", &json!({ "tenant": "acme", "rate_limit": limit })).expect(422);
+    let fault = &told["faults"][0];
+    let said = "a cost of 9 can never pass: the key's own `rate_limit` has a capacity of 5";
+    assert_eq!((&told["detail"], &fault["message"]), (&json!(said), &json!(said)));
+    assert_eq!(fault["help"], "lower the cost, or raise the capacity");
+    assert!(!told.to_string().contains("plan"), "{told}");
+}
+
+#[test]
 fn a_change_of_plan_keeps_the_rest() {
     let node = Node::start();
     let (id, key) = issue(&node, &json!({ "tenant": "acme", "plan": "free", "name": "ci" }));

@@ -95,6 +95,27 @@ fn a_key_that_is_nowhere_has_no_counters() {
     node.post("/v1/limits/reset", &reset).expect(404);
 }
 
+/// Requests with it are counted as its user, whichever of the two is asked about.
+#[test]
+fn a_key_of_the_file_that_names_a_user_has_that_users_counters() {
+    let key =
+        format!("{{ id: ops, tenant: acme, user: ci, plan: pro, sha256: {} }}", "a".repeat(64));
+    let node = Node::of(&format!("{FILE}keys: [ {key} ]\n"));
+    let asked = |query: &str| limits(&node, query)[0].clone();
+    let in_force = node.in_force();
+    let acme = in_force.policy().tenants().number("acme").unwrap();
+    let home: IpAddr = "203.0.113.7".parse().unwrap();
+    let caller = node.plane.gate.caller(&in_force, acme, Holder::User("ci"), home);
+    let caller = caller.with_plan(in_force.policy().plan("pro"));
+    assert!(node.plane.gate.decide(&in_force, &caller, Work::default()).is_admitted());
+    let told = asked("tenant=acme&key=ops");
+    assert_eq!((&told["source"], &told["tokens"]), (&json!("plan:pro"), &json!(999)), "{told}");
+    assert_eq!(told, asked("tenant=acme&user=ci"));
+    let body = json!({ "tenant": "acme", "key": "ops", "counter": told["counter"] });
+    assert_eq!(node.post("/v1/limits/reset", &body).status, 204);
+    assert_eq!(asked("tenant=acme&user=ci")["tokens"], 1000);
+}
+
 #[test]
 fn a_reset_makes_one_counter_new_and_no_other() {
     let node = Node::start();

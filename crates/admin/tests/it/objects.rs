@@ -85,8 +85,12 @@ fn a_budget_is_kept_and_the_refusal_has_its_figures() {
     node.get("/v1/tenants/three").expect(404);
     assert!(node.in_force().policy().tenants().number("three").is_none());
     // The same holds for a later change of a child.
-    let told = node.put("/v1/tenants/one", "*", &child("one", 91));
-    told.expect(409);
+    let told = node.put("/v1/tenants/one", "*", &child("one", 91)).expect(409);
+    let figures = &told["budgets"][0];
+    // It is about whoever asks for more, and not about another for whom too little would be left.
+    assert_eq!(figures["child"], "one");
+    assert_eq!((&figures["asked"], &figures["available"]), (&json!(91.0), &json!(90.0)));
+    assert_eq!(told["budgets"].as_array().unwrap().len(), 1, "{told}");
     node.put("/v1/tenants/one", "*", &child("one", 90)).expect(200);
     node.post("/v1/tenants", &child("three", 1)).expect(409);
 }

@@ -65,6 +65,26 @@ fn whoever_still_holds_the_old_rule_is_decided_by_the_new_figures() {
     assert_eq!((limiter.peek(&old, id).remaining, limiter.peek(&new, id).remaining), (3, 3));
 }
 
+#[test]
+fn whoever_joins_a_rule_changes_nothing_of_it_and_defines_it_only_where_there_is_none() {
+    let (_, limiter) = limiter();
+    let id = limiter.identity("alice");
+    let first = limiter.join("user", bucket(1, 2));
+    assert_eq!(first.limit(), &bucket(1, 2));
+    let defined = limiter.define("user", bucket(1, 5));
+    let joined = limiter.join("user", bucket(1, 2));
+    assert!(std::sync::Arc::ptr_eq(&defined, &joined));
+    for rule in [&first, &defined, &joined] {
+        assert_eq!(limiter.peek(rule, id).limit, 5);
+    }
+    // Also where nobody has held it in between.
+    drop((first, defined, joined));
+    assert_eq!(limiter.join("user", bucket(1, 2)).limit(), &bucket(1, 5));
+    // Another window is another counter.
+    let per_minute = Limit::token_bucket(Rate::per_minute(2)).build().unwrap();
+    assert_eq!(limiter.join("user", per_minute.clone()).limit(), &per_minute);
+}
+
 /// Everything there is to charge a counter with, under the rule that somebody still holds.
 type Charging = fn(&Limiter<FakeClock>, &Rule, Identity, u64) -> bool;
 

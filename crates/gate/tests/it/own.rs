@@ -1,7 +1,7 @@
 //! Limits that keys of the API have for themselves.
 
 use tollgate_engine::{Clock, FakeClock};
-use tollgate_gate::{Gate, Holder, InForce, OwnLimit, Passage};
+use tollgate_gate::{Gate, Holder, InForce, OwnLimit, OwnTerms, Passage};
 use tollgate_policy::{load_fragment, shapes::RateLimit};
 
 use crate::{HOME, NOW, cause, policy, work};
@@ -19,7 +19,14 @@ tenants: [ { id: acme, plan: p, rate_limit: { sustained: { rate: 50 } } } ]
 
 fn own<C: Clock>(gate: &Gate<C>, in_force: &InForce, id: &str, limit: &str) -> OwnLimit {
     let limit = load_fragment::<RateLimit>("body", limit.as_bytes()).unwrap().value;
-    gate.own_limit(in_force.policy().key_limit(id, "first", &limit).unwrap())
+    gate.own_limit(in_force.policy(), OwnTerms { id, origin: "first", rate_limit: &limit }).unwrap()
+}
+
+/// The limit of a key that is not its line's current one.
+fn of_line<C: Clock>(gate: &Gate<C>, in_force: &InForce, id: &str, limit: &str) -> OwnLimit {
+    let limit = load_fragment::<RateLimit>("body", limit.as_bytes()).unwrap().value;
+    let terms = OwnTerms { id, origin: "first", rate_limit: &limit };
+    gate.own_limit_of_line(in_force.policy(), terms).unwrap()
 }
 
 fn ask<'f, C: Clock>(
@@ -60,6 +67,31 @@ fn keys_of_one_line_share_their_counter_each_under_its_own_name() {
     let more = own(&gate, &in_force, "k2", "{ sustained: { rate: 3, window: day }, cost: 1 }");
     let passage = ask(&gate, &in_force, &more, "GET /x");
     assert_eq!(cause(&passage), Err("key:k2".to_owned()), "not filled up");
+}
+
+#[test]
+fn a_key_that_was_replaced_goes_by_the_figures_of_its_line_and_gives_it_none() {
+    let gate = Gate::with_clock(FakeClock::at(NOW), 1000);
+    let in_force = gate.enforce(policy(FILE));
+    // There is no other yet, as when keys are read in any order.
+    let old = of_line(&gate, &in_force, "k1", "{ sustained: { rate: 2, window: day }, cost: 2 }");
+    let more = "{ sustained: { rate: 5, window: day }, burst: { capacity: 6 } }";
+    let new = own(&gate, &in_force, "k2", more);
+    let told = |own: &OwnLimit| {
+        let passage = ask(&gate, &in_force, own, "GET /x");
+        let figures = passage.limit(0).limit();
+        let standing = passage.chain().standing(0);
+        (figures.capacity(), standing.limit, standing.remaining, cause(&passage))
+    };
+    let again = of_line(&gate, &in_force, "k1", "{ sustained: { rate: 2, window: day }, cost: 2 }");
+    assert_eq!(told(&again), (6, 6, 4, Ok(())));
+    assert_eq!(told(&new), (6, 6, 3, Ok(())));
+    assert_eq!(told(&old), (2, 6, 1, Ok(())), "bound before the figures were others");
+    // Figures that its cost is above let nothing of it pass, and are not left for its plan's.
+    let small = own(&gate, &in_force, "k2", "{ sustained: { rate: 1, window: day } }");
+    let again = of_line(&gate, &in_force, "k1", "{ sustained: { rate: 2, window: day }, cost: 2 }");
+    assert_eq!(told(&again).3, Err("key:k1".to_owned()));
+    assert_eq!(told(&small), (1, 1, 0, Ok(())));
 }
 
 /// Policies number their upstreams each in its own way; a key's limit outlives them.

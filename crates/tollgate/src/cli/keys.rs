@@ -185,8 +185,17 @@ impl Change {
             ));
         }
         let ask = Ask::new(Method::PATCH, PATH).segment(&self.id);
-        let ask = self.terms.body(ask, (json!({}), self.file.as_ref()))?;
-        changed(at, &Client::find(at)?.ask(ask)?)
+        if self.file.is_some() || self.terms.limit.is_empty() {
+            let ask = self.terms.body(ask, (json!({}), self.file.as_ref()))?;
+            return changed(at, &Client::find(at)?.ask(ask)?);
+        }
+        // A limit is replaced as a whole: what the flags do not say of it is what it is now.
+        let client = Client::find(at)?;
+        let now = client.ask(Ask::get(PATH).segment(&self.id))?;
+        let limit = now.json()?["rate_limit"].take();
+        let body = json!({ "rate_limit": limit });
+        let ask = self.terms.body(ask.if_match(now.etag().unwrap_or("*")), (body, None))?;
+        changed(at, &client.ask(ask)?)
     }
 }
 

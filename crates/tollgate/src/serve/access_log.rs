@@ -40,31 +40,39 @@ pub(crate) struct Sink {
     lines: SyncSender<String>,
 }
 
+/// An open destination.
+pub(crate) type Out = Box<dyn Write + Send>;
+
+/// Opens a destination. A file is opened anew even if it is the same: it may have been rotated.
+pub(crate) fn destination(to: &Destination) -> io::Result<Option<Out>> {
+    Ok(match to {
+        Destination::None => None,
+        Destination::Stdout => Some(Box::new(io::stdout())),
+        Destination::File(path) => {
+            let file = OpenOptions::new().create(true).append(true).open(path.as_path())?;
+            Some(Box::new(file))
+        }
+    })
+}
+
 impl AccessLog {
     pub(crate) fn new(to: &Destination) -> Result<Arc<AccessLog>, Failure> {
         let log = Arc::new(AccessLog::default());
-        log.turn_to(log.open(to)?);
+        let out = destination(to).map_err(|error| {
+            Failure::Failed(format!("cannot write the access log {to}: {error}"))
+        })?;
+        log.turn_to(out.map(|out| log.write_to(out)).transpose()?);
         Ok(log)
     }
 
-    /// Opens a destination. A file is opened anew even if it is the same: it may have been rotated.
-    pub(crate) fn open(&self, to: &Destination) -> Result<Option<Arc<Sink>>, Failure> {
-        let out: Box<dyn Write + Send> = match to {
-            Destination::None => return Ok(None),
-            Destination::Stdout => Box::new(io::stdout()),
-            Destination::File(path) => {
-                let file = OpenOptions::new().create(true).append(true).open(path.as_path());
-                Box::new(file.map_err(|error| {
-                    Failure::Failed(format!("cannot write the access log {to}: {error}"))
-                })?)
-            }
-        };
+    /// Begins to write to a destination.
+    pub(crate) fn write_to(&self, out: Out) -> io::Result<Arc<Sink>> {
         let (lines, written) = sync_channel(WAITING);
         let thread = std::thread::Builder::new().name("access-log".to_owned());
         let mut writers = self.writers.lock();
         writers.retain(|writer| !writer.is_finished());
         writers.push(thread.spawn(move || write(&written, out))?);
-        Ok(Some(Arc::new(Sink { lines })))
+        Ok(Arc::new(Sink { lines }))
     }
 
     /// Lines go there from now on; what was written before is finished where it went.

@@ -11,15 +11,15 @@ use tollgate_admin::{ConfigInForce, ConfigText, DataPlane, NotReady, Ready, Refu
 use tollgate_engine::{Clock, Time};
 use tollgate_gate::{Gate, InForce};
 use tollgate_gateway::law::{Plane, Shared};
-use tollgate_gateway::{Certificates, Settings, TlsError, Tuning};
+use tollgate_gateway::{Certificates, TlsError, Tuning};
 use tollgate_policy::compile::{Made, Policy};
 use tollgate_policy::shapes;
 
-use super::access_log::{AccessLog, Sink};
+use super::access_log::AccessLog;
 use super::keys::AllKeys;
+use super::opened::Opened;
 use super::refused::Refusals;
 use super::source::Source;
-use crate::exit::Failure;
 use crate::output::tell;
 
 /// What is served, for whoever changes it. Clones are handles to the same.
@@ -37,12 +37,6 @@ pub(crate) struct Parts {
     pub(crate) refusals: Arc<Refusals>,
     /// The configuration in force, as it is written.
     pub(crate) text: ArcSwap<Arc<str>>,
-}
-
-/// What a file says beside its policy, opened and not yet in use.
-struct Opened {
-    settings: Settings,
-    sink: Option<Arc<Sink>>,
 }
 
 impl Served {
@@ -105,13 +99,10 @@ impl Served {
         self.0.access_log.close().await;
     }
 
-    /// Lines of the access log go where they went, or to a new file of that name.
-    fn open(&self, policy: &Policy) -> Result<Opened, NotReady> {
-        let server = &policy.settings().server;
-        let failed = |why: Failure| NotReady::Failed(why.to_string());
-        let settings = super::settings(server).map_err(failed)?;
-        let sink = self.0.access_log.open(&server.access_log).map_err(failed)?;
-        Ok(Opened { settings, sink })
+    /// Opens what a text of the configuration names beside its policy.
+    fn open(&self, policy: &Policy, text: &[u8]) -> Result<Opened, NotReady> {
+        let opened = Opened::of(&policy.settings().server, &self.0.access_log);
+        opened.map_err(|why| why.told(&self.0.source, text))
     }
 
     /// Puts everything into force that was made ready; nothing of it can fail.
@@ -161,18 +152,20 @@ impl DataPlane for Served {
                 (read.map_err(|why| NotReady::Failed(why.to_string()))?, true)
             }
         };
-        let policy = self.compile(&bytes, made).inspect_err(|why| {
-            // Whoever has written a file looks at what the process says.
+        // Whoever has written a file looks at what the process says.
+        let say = |why: &NotReady| {
             if let (NotReady::Faults(faults), true) = (why, is_file) {
                 tell(&faults.diagnostics);
             }
-        })?;
+        };
+        let policy = self.compile(&bytes, made).inspect_err(say)?;
         if is_file {
             tell(policy.warnings());
         }
         // What the API makes changes nothing that has to be opened.
         let is_same = matches!(text, ConfigText::InForce);
-        let opened = if is_same { None } else { Some(self.open(&policy)?) };
+        let opened = (!is_same).then(|| self.open(&policy, &bytes));
+        let opened = opened.transpose().inspect_err(say)?;
         let before = self.0.shared.plane();
         let plane = Plane::prepare(policy.clone(), Some(&before));
         let plane = plane.map_err(|why| NotReady::Failed(why.to_string()))?;

@@ -7,11 +7,13 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 use tollgate_engine::Time;
-use tollgate_gate::{Gate, OwnLimit};
+use tollgate_gate::{Gate, OwnLimit, OwnTerms};
 use tollgate_gateway::law::{FileKey, FileKeys, FoundKey, Keys, Shared};
 use tollgate_policy::Sha256;
 use tollgate_policy::compile::{LimitId, Policy};
 use tollgate_storage::{KeyLoader, KeySnapshot, Store, StoreError, StoredKey};
+
+use super::predecessors::{Predecessors, is_current};
 
 /// What hangs on a stored key: its own limit, if it has one.
 type Own = Option<Box<OwnLimit>>;
@@ -20,6 +22,7 @@ type Own = Option<Box<OwnLimit>>;
 #[derive(Debug, Default)]
 pub(crate) struct AllKeys {
     stored: KeySnapshot<Own>,
+    predecessors: Predecessors,
 }
 
 impl AllKeys {
@@ -31,6 +34,7 @@ impl AllKeys {
     /// Forgets stored keys that have ended.
     pub(crate) fn sweep(&self, now: Time) {
         self.stored.sweep(now);
+        self.predecessors.sweep(now);
     }
 }
 
@@ -47,8 +51,12 @@ impl Watched {
     pub(crate) fn changed(&self, key: &StoredKey) {
         if let Some(shared) = self.keys.get() {
             let plane = shared.plane();
-            let own = own_limit(shared.gate(), plane.in_force().policy(), key);
-            shared.keys().stored.apply(key, own);
+            let AllKeys { stored, predecessors } = shared.keys();
+            let bind = |key: &StoredKey| {
+                stored.apply(key, own_limit(shared.gate(), plane.in_force().policy(), key));
+            };
+            bind(key);
+            predecessors.note(key).iter().for_each(bind);
         }
     }
 
@@ -60,16 +68,24 @@ impl Watched {
     ) -> Result<(), StoreError> {
         let (plane, mut loader) = (shared.plane(), KeyLoader::new());
         let policy = plane.in_force().policy();
-        let mut homeless = 0u64;
+        let (mut homeless, mut replaced) = (0u64, Vec::new());
         let push = |key: StoredKey| {
             let has_plan =
                 key.terms.plan.as_ref().is_none_or(|plan| policy.plan(plan.as_str()).is_some());
             if policy.tenants().number(key.tenant.as_str()).is_none() || !has_plan {
                 homeless += 1;
             }
-            loader.push(&key, own_limit(shared.gate(), policy, &key));
+            // Those go by the figures of whoever replaced them, and come last for that.
+            match is_current(&key) {
+                true => loader.push(&key, own_limit(shared.gate(), policy, &key)),
+                false => replaced.push(key),
+            }
         };
         store.for_each_key(now, push).await?;
+        for key in &replaced {
+            shared.keys().predecessors.note(key);
+            loader.push(key, own_limit(shared.gate(), policy, key));
+        }
         shared.keys().stored.fill(loader);
         if homeless > 0 {
             tracing::warn!(
@@ -85,14 +101,23 @@ impl Watched {
     }
 }
 
-/// The limit that a key has for itself, bound to its counters.
+/// The limit that a key has for itself, bound to its counters. They are its whole line's: a change of one that was replaced,
+/// or its end, must not put its successor back under its figures.
 fn own_limit(gate: &Gate, policy: &Policy, key: &StoredKey) -> Own {
-    let written = key.terms.rate_limit.as_ref()?;
-    let limit = policy.key_limit(key.id.as_str(), key.origin.as_str(), written);
-    if limit.is_none() {
+    // Requests do not find it any more.
+    if key.revoked_at.is_some() {
+        return None;
+    }
+    let rate_limit = key.terms.rate_limit.as_ref()?;
+    let terms = OwnTerms { id: key.id.as_str(), origin: key.origin.as_str(), rate_limit };
+    let own = match is_current(key) {
+        true => gate.own_limit(policy, terms),
+        false => gate.own_limit_of_line(policy, terms),
+    };
+    if own.is_none() {
         tracing::error!(key = %key.id, "the key's own rate_limit is impossible: its plan's is charged instead");
     }
-    Some(Box::new(gate.own_limit(limit?)))
+    own.map(Box::new)
 }
 
 /// A key that was found.

@@ -7,6 +7,8 @@ mod counting;
 mod echo;
 mod keys;
 mod metrics;
+mod opened;
+mod predecessors;
 mod refused;
 mod running;
 mod sharing_metrics;
@@ -23,9 +25,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
-use tollgate_admin::{Admin, NotReady, check_address, made};
+use tollgate_admin::{Admin, Exposed, NotReady, check_address, made};
 use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
-use tollgate_gateway::{Certificates, Gateway, Settings};
+use tollgate_gateway::{Certificates, Gateway, Settings, TlsError};
 use tollgate_policy::Loaded;
 use tollgate_policy::compile::{Made, Policy};
 use tollgate_policy::shapes::{Server, Tls};
@@ -67,6 +69,12 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     done
 }
 
+/// Refuses an admin API that others could listen to.
+pub(crate) fn check_admin(server: &Server) -> Result<(), Exposed> {
+    let is_safe = server.admin_tls.is_some() || server.admin_exposed;
+    check_address(server.admin_listen.socket(), is_safe)
+}
+
 /// What is kept, and the policy that it amounts to together with the file.
 struct Kept {
     folder: PathBuf,
@@ -82,11 +90,10 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let text = source.read()?;
     let loaded = source.load(&text).map_err(unusable)?;
     let server = loaded.value.server.clone();
-    let is_safe = server.admin_tls.is_some() || server.admin_exposed;
-    check_address(server.admin_listen.socket(), is_safe).map_err(exposed)?;
+    check_admin(&server).map_err(exposed)?;
     watch.look_at_certificates(&server);
-    let settings = settings(&server)?;
-    let admin_certificates = certificates(server.admin_tls.as_ref())?;
+    let settings = settings(&server).map_err(failed)?;
+    let admin_certificates = certificates(server.admin_tls.as_ref()).map_err(failed)?;
     let Kept { folder, store, watched, policy } = keep(loaded, runtime)?;
     let (token, token_place) = storage::token(&folder)?;
 
@@ -155,7 +162,7 @@ fn keep(loaded: Loaded, runtime: &Runtime) -> Result<Kept, Failure> {
 }
 
 /// What the data plane is started with, and changed to.
-fn settings(server: &Server) -> Result<Settings, Failure> {
+fn settings(server: &Server) -> Result<Settings, TlsError> {
     let settings = Settings::new(server);
     Ok(match certificates(server.tls.as_ref())? {
         Some(certificates) => settings.certificates(certificates),
@@ -163,8 +170,8 @@ fn settings(server: &Server) -> Result<Settings, Failure> {
     })
 }
 
-fn certificates(tls: Option<&Tls>) -> Result<Option<Arc<Certificates>>, Failure> {
-    tls.map(Certificates::read).transpose().map_err(failed)
+fn certificates(tls: Option<&Tls>) -> Result<Option<Arc<Certificates>>, TlsError> {
+    tls.map(Certificates::read).transpose()
 }
 
 fn failed(error: impl Display) -> Failure {
@@ -183,7 +190,7 @@ fn unusable(why: NotReady) -> Failure {
     }
 }
 
-fn exposed(why: tollgate_admin::Exposed) -> Failure {
+fn exposed(why: Exposed) -> Failure {
     eprintln!("tollgate: {why}: `server.admin_exposed: true` in the file, or --admin-exposed");
     Failure::BadConfiguration
 }

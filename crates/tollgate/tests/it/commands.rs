@@ -59,6 +59,27 @@ fn every_fault_of_a_bad_file_is_shown_with_its_line_and_what_would_be_right() {
     }
 }
 
+/// `serve` would refuse to start by it, unless it is told on its command line that it is meant.
+#[test]
+fn an_admin_api_that_is_open_to_the_network_is_warned_of() {
+    let open = "server:\n  admin_listen: 0.0.0.0:9090\n";
+    let output = with_input(&["check", "-"], open.as_bytes());
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("1 warning"), "{}", text(&output.stdout));
+    let told = text(&output.stderr);
+    for part in ["-:2:17", "open to the network", "`admin_exposed: true`", "serve --admin-exposed"]
+    {
+        assert!(told.contains(part), "{part} is missing of:\n{told}");
+    }
+    let output = with_input(&["check", "-", "--json"], open.as_bytes());
+    let line: Value = serde_json::from_str(text(&output.stdout)).unwrap();
+    assert_eq!((&line["line"], &line["severity"]), (&json!(2), &json!("warning")));
+    for meant in ["admin_exposed: true", "admin_tls: { cert: a, key: b }"] {
+        let output = with_input(&["check", "-"], format!("{open}  {meant}\n").as_bytes());
+        assert_eq!(text(&output.stderr), "", "{meant}");
+    }
+}
+
 #[test]
 fn faults_are_json_lines_for_programs() {
     let output = with_input(&["check", "-", "--json"], b"routes: 7\nplans: 8\n");

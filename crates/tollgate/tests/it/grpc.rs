@@ -274,6 +274,10 @@ async fn limits_are_changed_over_grpc_while_it_runs() {
     assert_eq!(moved.code(), Code::FailedPrecondition, "{moved}");
     let bad = update(read.text.replace("rate: 7", "rate: seven")).await.unwrap_err();
     assert_eq!(bad.code(), Code::InvalidArgument, "{bad}");
+    let nowhere = read.text.replacen("server: {", "server: { access_log: /no/such/dir/x,", 1);
+    let nowhere = update(nowhere).await.unwrap_err();
+    assert_eq!(nowhere.code(), Code::InvalidArgument, "{nowhere}");
+    assert!(nowhere.message().contains("server.access_log"), "{nowhere}");
     let fewer = read.text.replace("rate: 7", "rate: 3").replace("threshold: 1", "threshold: 9");
     let updated = update(fewer.clone()).await.unwrap();
     assert_eq!(updated.tiers.unwrap().backpressure[0].threshold, 9);

@@ -130,6 +130,35 @@ fn a_key_moves_to_another_plan_and_keeps_the_rest() {
 }
 
 #[test]
+fn a_keys_limit_keeps_what_is_not_said_of_it() {
+    let node = Node::start();
+    let limit = ["--rate", "10/minute", "--burst", "50", "--scope", "user"];
+    let (_, id) = issue(&node, &[&["--tenant", "acme", "--name", "n"][..], &limit].concat());
+    let change = |flags: &[&str]| {
+        let told = node.run(&[&["keys", "change", &id, "--json"], flags].concat()).json();
+        assert_eq!(told["name"], "n");
+        told["rate_limit"].clone()
+    };
+    let figures = |limit: &Value| {
+        let sustained = &limit["sustained"];
+        json!([sustained["rate"], sustained["window"], limit["burst"]["capacity"], limit["scope"]])
+    };
+    assert_eq!(figures(&change(&["--rate", "20"])), json!([20, "minute", 50, "user"]));
+    assert_eq!(figures(&change(&["--burst", "80"])), json!([20, "minute", 80, "user"]));
+    assert_eq!(figures(&change(&["--scope", "ip"])), json!([20, "minute", 80, "ip"]));
+    let both = change(&["--plan", "pro", "--rate", "7/day"]);
+    assert_eq!(figures(&both), json!([7, "day", 80, "ip"]));
+    // A key without one gets what is said, which must be enough for one.
+    let (_, bare) = issue(&node, &["--tenant", "acme"]);
+    let burst = node.run(&["keys", "change", &bare, "--burst", "80"]);
+    assert!(burst.failed(1).contains("sustained"), "{burst:?}");
+    let told = node.run(&["keys", "change", &bare, "--rate", "3", "--json"]).json();
+    assert_eq!(told["rate_limit"]["sustained"], json!({ "rate": 3, "window": "second" }));
+    let unknown = node.run(&["keys", "change", "key_0", "--rate", "3"]);
+    assert!(unknown.failed(1).contains("no key"), "{unknown:?}");
+}
+
+#[test]
 fn every_fault_of_a_body_is_told_with_its_place_in_the_file() {
     let node = Node::start();
     let file = node.folder.path().join("key.yaml");

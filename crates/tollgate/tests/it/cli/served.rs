@@ -51,6 +51,35 @@ fn a_key_is_issued_used_counted_limited_explained_and_revoked() {
     assert_eq!(get(&url, key).status, 401);
 }
 
+/// What a file names and cannot be opened is a fault of the file: 422 and 78, with its place, and nothing changes.
+#[test]
+fn a_configuration_whose_files_cannot_be_used_is_refused_by_the_field_that_names_them() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = gateway(&upstream);
+    let file = gateway.file();
+    let before = std::fs::read_to_string(&file).unwrap();
+    let folder = file.parent().unwrap();
+    std::fs::write(folder.join("empty.pem"), "").unwrap();
+    for (said, field) in [
+        ("access_log: /no/such/dir/x", "server.access_log"),
+        ("tls: { cert: /no/such/cert.pem, key: /no/such/key.pem }", "server.tls.cert"),
+        ("tls: { cert: ./empty.pem, key: ./empty.pem }", "server.tls.cert"),
+    ] {
+        let text = before.replacen("server: {", &format!("server: {{ {said},"), 1);
+        let args = ["-X", "PUT", "-H", "if-match: *", "--data-binary", &text];
+        let answer = gateway.api("/v1/config", &args);
+        assert_eq!(answer.status, 422, "{said}: {answer:?}");
+        let fault = &answer.json()["faults"][0];
+        assert!(fault["message"].as_str().unwrap().contains(&format!("`{field}`")), "{fault}");
+        assert_eq!(fault["line"], 1, "{fault}");
+        std::fs::write(folder.join("new.yaml"), &text).unwrap();
+        let told = Run::new(folder, &["config", "apply", "new.yaml"]).told();
+        assert!(told.failed(78).contains(field), "{told:?}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    }
+    assert_eq!(gateway.api("/v1/config", &[]).body, before);
+}
+
 #[test]
 fn a_folder_tells_its_gateway_only_while_that_runs() {
     let upstream = Upstream::new("", "ok");
