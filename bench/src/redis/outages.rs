@@ -99,6 +99,8 @@ pub(super) fn run(report: &mut Report) {
             ("p99_at_most_ms", (TIMEOUT.as_millis() as u64 + 10).into()),
             ("longest_ms", millis[millis.len() - 1].into()),
         ]);
+        let at_most = (case.at_most)(kills);
+        assert!(admitted <= at_most, "{}: {admitted} were admitted", case.mode);
     }
 }
 

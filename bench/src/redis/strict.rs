@@ -161,4 +161,5 @@ pub(super) fn exact(report: &mut Report) {
         ("limit", limit.into()),
         ("admitted", admitted.into()),
     ]);
+    assert_eq!(admitted, limit);
 }
