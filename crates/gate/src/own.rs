@@ -55,9 +55,12 @@ impl<C: Clock> Gate<C> {
             return Some(self.kept(limit, rule));
         }
         // What is told of it, and whoever keeps its counters elsewhere, goes by the same figures. They make no limit for a key
-        // whose cost they could never let pass: the rule alone decides then.
+        // whose cost they could never let pass: the rule alone decides then, and refuses it.
         let in_force = terms.with(policy, &with_figures(terms.rate_limit, rule.limit()));
-        Some(self.kept(in_force.unwrap_or(limit), rule))
+        Some(match in_force {
+            Some(in_force) => self.kept(in_force, rule),
+            None => OwnLimit { limit, rule, keeper: None },
+        })
     }
 
     fn kept(&self, limit: KeyLimit, rule: Arc<Rule>) -> OwnLimit {

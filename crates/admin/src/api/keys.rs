@@ -217,6 +217,7 @@ async fn check_limit(control: &Control, limit: Option<&RateLimit>) -> Result<(),
         // Nobody has made such a plan, and nobody is told of it.
         Err(NotReady::Faults(faults)) if faults.budgets.is_empty() => {
             let said = |text: String| {
+                let text = text.replace(&format!("plan `{STAND_IN}` of the API: "), "");
                 text.replace(&format!("plan:{STAND_IN}"), "the key's own `rate_limit`")
             };
             let notices = Notice::all(&faults.diagnostics).into_iter().map(Notice::without_place);

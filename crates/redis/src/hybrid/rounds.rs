@@ -91,6 +91,8 @@ impl<C: Clock + 'static> Shared<C> {
             if timeout_at(deadline, &mut known).await.is_err() {
                 // Until it is answered the share decides, as if it were not.
                 account.note_heard(opened, false);
+                // Whoever asks after this finds it failed, and does nothing.
+                shared.put(&account, Instant::now(), Some(shared.interval / 8));
                 let _ = reply.send(());
                 return known.await;
             }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tollgate_core::{Kind, Limit, Rate, Time, Window};
@@ -37,6 +38,9 @@ pub(super) enum Owing {
     /// It is told by other means.
     Nothing,
 }
+
+/// Two that are told when a counter is renewed are told the same within it.
+const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// A charge that the fallback has made.
 pub(super) const BY_SHARE: Mark = Mark(1);
@@ -111,17 +115,32 @@ impl Share {
 /// What one counter has to do with outages.
 #[derive(Debug)]
 pub(super) struct Outage {
+    common: Arc<Common>,
+    untold: Mutex<Untold>,
+}
+
+/// What all have in common who count one counter here: of a quota there may be several, one a limit, and a share is one.
+#[derive(Debug, Default)]
+pub(super) struct Common {
     /// What Redis last said was left, until an outage begins with it or it is renewed.
     known: Mutex<Option<Known>>,
-    untold: Mutex<Untold>,
+    /// Of how many of them somebody has to be told: while of any, it is one outage.
+    listed: AtomicU64,
+}
+
+impl Common {
+    /// Whether nothing has to be told of any of them.
+    pub(super) fn is_settled(&self) -> bool {
+        self.listed.load(Relaxed) == 0
+    }
 }
 
 /// What Redis said was left, and when all of it is renewed.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     remaining: u64,
-    /// Of so many: a quota may be asked for under several limits.
-    limit: u64,
+    /// The same of what counts what is used: a quota may be asked for under several limits.
+    used: u64,
     renewed: Time,
 }
 
@@ -149,12 +168,21 @@ pub(super) struct Debt {
 
 impl Outage {
     pub(super) fn new() -> Outage {
-        Outage { known: Mutex::default(), untold: Mutex::default() }
+        Outage::of(Arc::default())
+    }
+
+    pub(super) fn of(common: Arc<Common>) -> Outage {
+        Outage { common, untold: Mutex::default() }
     }
 
     /// Redis says that so much of so many is left until then.
     pub(super) fn note(&self, (remaining, limit): (u64, u64), renewed: Time) {
-        *self.known.lock() = Some(Known { remaining, limit, renewed });
+        let mut known = self.common.known.lock();
+        let used = limit.saturating_sub(remaining);
+        // Where nothing is left, more may be used under a higher limit than this one tells.
+        let at_least = known.filter(|known| remaining == 0 && renewed < known.renewed + A_MOMENT);
+        let used = used.max(at_least.map_or(0, |known| known.used));
+        *known = Some(Known { remaining, used, renewed });
     }
 
     /// Whether nothing has to be told of it.
@@ -190,7 +218,9 @@ impl Outage {
     pub(super) fn settle(&self) -> bool {
         let mut untold = self.untold.lock();
         let is_settled = untold.admitted == 0;
-        untold.is_listed = !is_settled;
+        if is_settled && std::mem::take(&mut untold.is_listed) {
+            self.common.listed.fetch_sub(1, Relaxed);
+        }
         is_settled
     }
 }
@@ -243,20 +273,27 @@ impl<C: Clock + 'static> Shared<C> {
         let mut untold = outage.untold.lock();
         if !untold.is_listed {
             // What was known is used once: of the next outage it would say nothing.
-            let known = outage.known.lock().take();
+            let mut known = outage.common.known.lock();
+            let is_begun = !outage.common.is_settled();
+            let left = if is_begun { None } else { known.take() };
             let now = self.limiter.clock().now();
             // Of a paced bucket nothing is left for a moment after each charge, which says nothing of how much of it is used.
             let says_what_is_left = |known: &Known| now < known.renewed && !rule.limit().is_paced();
-            if let Some(known) = known.filter(says_what_is_left) {
-                let used = known.limit.saturating_sub(known.remaining);
-                let share = share.limit.capacity().saturating_sub(used) / nodes;
-                let rest = |whole: u64| whole.saturating_sub(share);
+            if let Some(known) = left.filter(says_what_is_left) {
+                // With other figures a bucket keeps its tokens, and a window its count.
+                let is_bucket = share.limit.kind().has_burst();
+                let left = known.remaining.min(share.limit.capacity()) / nodes;
+                let used = known.used.div_ceil(nodes);
+                let rest = |whole: u64| if is_bucket { whole.saturating_sub(left) } else { used };
                 self.limiter.absorb_by(&rule, identity, Before::Forgotten, rest);
             }
             untold.is_listed = match owing() {
                 Owing::Nothing => true,
                 owing => self.outages.list(owing),
             };
+            if untold.is_listed {
+                outage.common.listed.fetch_add(1, Relaxed);
+            }
         }
         if let Some(left) = left {
             self.share_what_is_left(share, (&rule, identity), left);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_engine::{Clock, Decision, Identity};
 use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, Waiting, Whose};
 
-use super::fallback::{BY_SHARE, Outage, Owing};
+use super::fallback::{BY_SHARE, Common, Outage, Owing};
 use super::{Shared, Terms};
 use crate::Leases;
 use crate::held::{Held, Spent};
@@ -29,7 +29,7 @@ impl<C> fmt::Debug for LeaseKeeper<C> {
 pub(super) struct Leased {
     held: Arc<Held>,
     identity: Identity,
-    outage: Arc<Outage>,
+    outage: Outage,
     leases: Leases,
 }
 
@@ -72,7 +72,7 @@ impl<C: Clock + 'static> LeaseKeeper<C> {
 
     fn fall_back(&self, asked: &Asked<'_>, leased: &Leased) -> Answered {
         let owing = || Owing::Leased(asked.counter.clone());
-        let of = (&*leased.outage, leased.identity);
+        let of = (&leased.outage, leased.identity);
         self.0.shared.fall_back(&self.0.share, of, (asked.cost, owing, None))
     }
 }
@@ -89,8 +89,9 @@ impl<C: Clock + 'static> Keeper for LeaseKeeper<C> {
         // outlasts a change of it.
         let is_quota = figures.limit().calendar().is_some();
         let outage = || {
-            let of_all = || shared.quota_outages.get_or(whose.hash, || Ok(Outage::new()), || ());
-            is_quota.then(of_all).and_then(Result::ok).unwrap_or_else(|| Arc::new(Outage::new()))
+            let of_all = || shared.quotas.get_or(whose.hash, || Ok(Common::default()), || ());
+            let common = is_quota.then(of_all).and_then(Result::ok);
+            Outage::of(common.unwrap_or_default())
         };
         let make = || {
             let key = shared.key(&(whose.name)());

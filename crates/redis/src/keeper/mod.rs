@@ -24,7 +24,7 @@ use tollgate_gate::elsewhere::{Elsewhere, Keeper};
 use tollgate_policy::compile::PlacedLimit;
 use tollgate_policy::shapes::{Consistency, Fallback};
 
-use self::fallback::{Outage, Outages, Owing, Share};
+use self::fallback::{Common, Outages, Owing, Share};
 use self::hybrid::{HybridKeeper, Told};
 use self::lease::{LeaseKeeper, Leased};
 use self::strict::{Counted, StrictKeeper};
@@ -67,8 +67,8 @@ pub(crate) struct Shared<C> {
     newest: NewestOfAll,
     counted: Handles<Counted>,
     leased: Handles<Leased>,
-    /// What quotas have to do with outages, each under all of its limits.
-    quota_outages: Handles<Outage>,
+    /// What quotas have in common under all of their limits.
+    quotas: Handles<Common>,
     told: Handles<Told>,
 }
 
@@ -111,7 +111,7 @@ impl<C: Clock + 'static> SharedCounters<C> {
             newest: NewestOfAll::default(),
             counted: Handles::new(max_keys),
             leased: Handles::new(max_keys),
-            quota_outages: Handles::new(max_keys),
+            quotas: Handles::new(max_keys),
             told: Handles::new(max_keys),
             prefix,
             strict,
@@ -269,7 +269,7 @@ impl<C: Clock + 'static> Shared<C> {
         });
         self.leases.give_up_all(idle).await;
         self.counted.sweep(|counted| counted.is_settled());
-        self.quota_outages.sweep(|outage| outage.is_settled());
+        self.quotas.sweep(|common| common.is_settled());
         self.told.sweep(|_| true);
     }
 }

@@ -370,6 +370,35 @@ fn a_quota_of_two_plans_has_one_share(brand: Brand) {
     });
 }
 
+/// A plan that has nothing left says nothing of how much another one has, and owes nothing that was admitted under that.
+fn a_used_up_plan_grants_and_owes_nothing(brand: Brand) {
+    let server = Server::start(brand);
+    let proxy = Proxy::to(server.port());
+    run(async {
+        let terms = Terms {
+            consistency: Consistency::Lease,
+            counts: Counts::Quota,
+            capacity: 1000,
+            ..TERMS
+        };
+        let large = Node::start(&proxy.url(), terms).await;
+        let small = large.reloaded(Terms { capacity: 100, ..terms });
+        assert!(is_admitted(large.ask_for(&large.counter(), 900).await));
+        assert_eq!(small.drain(1).await, 0);
+        proxy.cut();
+        large.down().await;
+        assert_eq!(small.drain(3).await, 0);
+        let admitted = 900 + large.drain(500).await;
+        assert!((950..=1000).contains(&admitted), "{admitted} of 1000");
+        proxy.mend();
+        large.up().await;
+        until("it is told", || server.ask::<Option<u64>>(&["HGET", KEY, "count"]) == Some(1000))
+            .await;
+        assert_eq!(large.drain(200).await + admitted, 1000);
+        assert_eq!(large.shared.close().await, 0);
+    });
+}
+
 /// Each node of a hybrid counter knows what all of them have left. In an outage they share that, and not the limit anew.
 fn hybrid_nodes_share_what_is_left(brand: Brand) {
     let server = Server::start(brand);
@@ -428,6 +457,7 @@ on_both! {
     hybrid_new => a_new_hybrid_counter_has_its_share;
     hybrid_share => hybrid_nodes_share_what_is_left;
     slow => a_slow_server_grants_no_share_twice;
+    used_up_plan => a_used_up_plan_grants_and_owes_nothing;
     two_plans => a_quota_of_two_plans_has_one_share;
     short_outages => many_short_outages_are_one;
     refusing => what_redis_refused_to_take_is_told_later;

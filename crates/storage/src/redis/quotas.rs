@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tollgate_redis::{Lua, Plain};
 
@@ -48,6 +48,8 @@ pub(super) struct Quotas {
 }
 
 type Call = (&'static Lua, Cmd);
+type Answered =
+    Result<Vec<Result<Value, tollgate_redis::Unavailable>>, tollgate_redis::Unavailable>;
 
 /// Reservations that are sent at once: each of another quota, because calls about one go one after another.
 #[derive(Default)]
@@ -59,33 +61,61 @@ struct Group {
     since: Option<Instant>,
 }
 
-/// Refunds on their way, and of which quotas.
-struct Refunding {
+/// Calls on their way, and about which quotas.
+struct OnTheWay {
     names: HashSet<String>,
-    task: JoinHandle<()>,
+    /// Closed when they are answered.
+    done: Done,
+}
+
+impl OnTheWay {
+    fn begin(names: HashSet<String>, calls: impl Future<Output = ()> + Send + 'static) -> OnTheWay {
+        let (ending, done) = watch::channel(());
+        tokio::spawn(async move {
+            calls.await;
+            drop(ending);
+        });
+        OnTheWay { names, done }
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.has_changed().is_err()
+    }
+}
+
+/// Those of them that are about any of these quotas.
+fn about(on_the_way: &[OnTheWay], is_it: impl Fn(&HashSet<String>) -> bool) -> Vec<Done> {
+    on_the_way.iter().filter(|one| is_it(&one.names)).map(|one| one.done.clone()).collect()
+}
+
+type Done = watch::Receiver<()>;
+
+/// Waits until all are answered.
+async fn answered(all: Vec<Done>) {
+    for mut done in all {
+        while done.changed().await.is_ok() {}
+    }
 }
 
 impl Quotas {
-    /// Works until nobody can ask any more. Whatever it waits for, it is no longer than the request that waits first may.
+    /// Works until nobody can ask any more. Calls about one quota go one after another, and wait for nothing else.
     pub(super) async fn run(self, mut requests: UnboundedReceiver<QuotaWrite>) {
         let mut waiting = Vec::new();
-        let mut refunding: Vec<Refunding> = Vec::new();
+        let mut on_the_way: Vec<OnTheWay> = Vec::new();
         while requests.recv_many(&mut waiting, GROUP).await > 0 {
             let mut group = Group::default();
             for request in waiting.drain(..) {
-                refunding.retain(|refunding| !refunding.task.is_finished());
+                on_the_way.retain(|before| !before.is_done());
                 match request {
                     QuotaWrite::Reserve(wanted, since, reply) => {
                         let name = self.names.quota(&wanted.name, wanted.period.begins);
                         if group.names.contains(&name) {
-                            self.reserve(std::mem::take(&mut group)).await;
+                            on_the_way.extend(self.reserve(&mut group));
                         }
-                        // What was given back of it before is to be there.
-                        let before =
-                            refunding.iter_mut().find(|before| before.names.contains(&name));
-                        if let Some(before) = before {
-                            self.reserve(std::mem::take(&mut group)).await;
-                            let _ = timeout_at(since + self.timeout, &mut before.task).await;
+                        let before = about(&on_the_way, |names| names.contains(&name));
+                        if !before.is_empty() {
+                            on_the_way.extend(self.reserve(&mut group));
+                            let _ = timeout_at(since + self.timeout, answered(before)).await;
                         }
                         group.calls.push(self.reservation(&name, &wanted));
                         group.replies.push(reply);
@@ -93,28 +123,28 @@ impl Quotas {
                         group.since.get_or_insert(since);
                     }
                     QuotaWrite::Refund(refunds, reply) => {
-                        self.reserve(std::mem::take(&mut group)).await;
-                        refunding.push(self.refund_in_background(refunds, reply));
+                        on_the_way.extend(self.reserve(&mut group));
+                        let name = |refund: &Refund| self.names.quota(&refund.name, refund.begins);
+                        let names: HashSet<String> = refunds.iter().map(name).collect();
+                        let before = about(&on_the_way, |others| !others.is_disjoint(&names));
+                        let quotas = self.clone();
+                        on_the_way.push(OnTheWay::begin(names, async move {
+                            answered(before).await;
+                            reply.send(quotas.refund(&refunds).await);
+                        }));
                     }
                     QuotaWrite::Barrier(reply) => {
-                        self.reserve(std::mem::take(&mut group)).await;
-                        for before in refunding.drain(..) {
-                            let _ = before.task.await;
-                        }
-                        reply.send(Ok(()));
+                        on_the_way.extend(self.reserve(&mut group));
+                        let before = about(&on_the_way, |_| true);
+                        tokio::spawn(async move {
+                            answered(before).await;
+                            reply.send(Ok(()));
+                        });
                     }
                 }
             }
-            self.reserve(group).await;
+            on_the_way.extend(self.reserve(&mut group));
         }
-    }
-
-    /// Nobody waits for refunds, and they may take longer than requests wait.
-    fn refund_in_background(&self, refunds: Vec<Refund>, reply: Reply<()>) -> Refunding {
-        let name = |refund: &Refund| self.names.quota(&refund.name, refund.begins);
-        let (names, quotas) = (refunds.iter().map(name).collect(), self.clone());
-        let task = tokio::spawn(async move { reply.send(quotas.refund(&refunds).await) });
-        Refunding { names, task }
     }
 
     fn reservation(&self, name: &str, wanted: &Reservation) -> Call {
@@ -125,20 +155,38 @@ impl Quotas {
         (&*RESERVE, cmd)
     }
 
-    async fn reserve(&self, Group { calls, replies, since, .. }: Group) {
-        let Some(since) = since else { return };
-        let left = (since + self.timeout).saturating_duration_since(Instant::now());
-        match self.plain.run_all(calls, left).await {
-            Ok(answers) => {
-                for (reply, answer) in replies.into_iter().zip(answers) {
-                    reply.send(answer.map_err(StoreError::from).and_then(|value| granted(&value)));
+    /// Sends a group, if there is anything in it.
+    fn reserve(&self, group: &mut Group) -> Option<OnTheWay> {
+        let Group { calls, replies, names, since } = std::mem::take(group);
+        let (deadline, quotas) = (since? + self.timeout, self.clone());
+        Some(OnTheWay::begin(names, async move {
+            match quotas.run_before(deadline, calls).await {
+                Ok(answers) => {
+                    for (reply, answer) in replies.into_iter().zip(answers) {
+                        let granted = answer.map_err(StoreError::from);
+                        reply.send(granted.and_then(|value| granted_of(&value)));
+                    }
+                }
+                Err(why) => {
+                    let why = Unavailable::from(why);
+                    replies.into_iter().for_each(|reply| reply.send(Err(why.clone().into())));
                 }
             }
-            Err(why) => {
-                let why = Unavailable::from(why);
-                replies.into_iter().for_each(|reply| reply.send(Err(why.clone().into())));
-            }
+        }))
+    }
+
+    /// Runs calls for somebody who waits until then. A call that has had little time, because others were before it, says nothing of
+    /// the server.
+    async fn run_before(&self, deadline: Instant, calls: Vec<Call>) -> Answered {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(tollgate_redis::Unavailable::Open);
         }
+        if left >= self.timeout / 2 {
+            return self.plain.run_all(calls, left).await;
+        }
+        let in_time = timeout_at(deadline, self.plain.run_all(calls, self.timeout)).await;
+        in_time.unwrap_or(Err(tollgate_redis::Unavailable::TimedOut))
     }
 
     /// `Err` only if nothing of it was given back.
@@ -168,7 +216,7 @@ impl Quotas {
     }
 }
 
-fn granted(value: &Value) -> Result<Grant, StoreError> {
+fn granted_of(value: &Value) -> Result<Grant, StoreError> {
     let read = || {
         let [granted, taken] = list(value)? else { return None };
         let count = |value| number(value).and_then(|count| u64::try_from(count).ok());
