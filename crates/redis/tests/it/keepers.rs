@@ -345,19 +345,17 @@ fn cut_off_nodes_have_a_share_each(brand: Brand) {
     });
 }
 
+/// A leased quota, under the largest of its plans.
+const QUOTA: Terms =
+    Terms { consistency: Consistency::Lease, counts: Counts::Quota, capacity: 1000, ..TERMS };
+
 /// A tenant's quota is one, under whichever of its plans it is asked for: so a node that is cut off has one share of it.
 fn a_quota_of_two_plans_has_one_share(brand: Brand) {
     let server = Server::start(brand);
     let proxy = Proxy::to(server.port());
     run(async {
-        let terms = Terms {
-            consistency: Consistency::Lease,
-            counts: Counts::Quota,
-            capacity: 1000,
-            ..TERMS
-        };
-        let one = Node::start(&proxy.url(), terms).await;
-        let other = one.reloaded(Terms { capacity: 900, ..terms });
+        let one = Node::start(&proxy.url(), QUOTA).await;
+        let other = one.reloaded(Terms { capacity: 900, ..QUOTA });
         for plan in [&one, &other] {
             assert!(is_admitted(plan.ask_for(&plan.counter(), 250).await));
         }
@@ -375,14 +373,8 @@ fn a_used_up_plan_grants_and_owes_nothing(brand: Brand) {
     let server = Server::start(brand);
     let proxy = Proxy::to(server.port());
     run(async {
-        let terms = Terms {
-            consistency: Consistency::Lease,
-            counts: Counts::Quota,
-            capacity: 1000,
-            ..TERMS
-        };
-        let large = Node::start(&proxy.url(), terms).await;
-        let small = large.reloaded(Terms { capacity: 100, ..terms });
+        let large = Node::start(&proxy.url(), QUOTA).await;
+        let small = large.reloaded(Terms { capacity: 100, ..QUOTA });
         assert!(is_admitted(large.ask_for(&large.counter(), 900).await));
         assert_eq!(small.drain(1).await, 0);
         proxy.cut();
