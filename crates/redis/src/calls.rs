@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::Unavailable;
 use crate::latencies::Latencies;
 use crate::link::Link;
-use crate::pipeline::{call_all, in_time, told};
+use crate::pipeline::{answers_scripts, call_all, told};
 use crate::scripts::Script;
 use crate::settings::Settings;
 
@@ -299,12 +299,7 @@ impl Link {
             Ok(Err(error)) => return Err(told(error).0),
             Ok(Ok(link)) => link,
         };
-        let mut probe = Pipeline::with_capacity(1);
-        probe.cmd("EVAL").arg("return 1").arg(0);
-        match in_time(&link, &probe, Instant::now() + settings.timeout).await?.pop() {
-            Some(Err(error)) => Err(told(error).0),
-            _ => Ok(link),
-        }
+        answers_scripts(&link, Instant::now() + settings.timeout).await.map(|()| link)
     }
 }
 

@@ -94,8 +94,18 @@ impl Turn {
     }
 }
 
+/// Whether scripts are answered until then: a server may take connections and still be of no use.
+pub(crate) async fn answers_scripts(link: &Link, deadline: Instant) -> Result<(), Unavailable> {
+    let mut probe = Pipeline::with_capacity(1);
+    probe.cmd("EVAL").arg("return 1").arg(0);
+    match in_time(link, &probe, deadline).await?.pop() {
+        Some(Err(error)) => Err(told(error).0),
+        _ => Ok(()),
+    }
+}
+
 /// Sends all at once, and waits until then at most.
-pub(crate) async fn in_time(
+async fn in_time(
     link: &Link,
     pipeline: &Pipeline,
     deadline: Instant,

@@ -2,7 +2,8 @@
 //!
 //! It is made when it is first needed and made anew after it broke, not more often than a pause allows. Connecting has its own time,
 //! and goes on when whoever needed it has none left: else it would begin anew for each, and never end where it takes longer than
-//! any of them waits. Who cannot wait for it to come back has one that fails at once until it is. Nothing is sent twice but a script that the server did not know, which has not run.
+//! any of them waits. Who cannot wait for it to come back has one that fails at once until it is. Nothing is sent twice but a script
+//! that the server did not know, which has not run.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,7 +17,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::link::{Link, primary};
-use crate::pipeline::{call_all, told};
+use crate::pipeline::{answers_scripts, call_all, told};
 use crate::scripts::Script;
 use crate::settings::{Mode, Settings};
 use crate::{Unavailable, command};
@@ -103,11 +104,8 @@ async fn come_back(state: Weak<Mutex<State>>, is_out: Arc<AtomicBool>, settings:
                 Err(_) => continue,
             },
         };
-        let mut probe = Pipeline::with_capacity(1);
-        probe.cmd("EVAL").arg("return 1").arg(0);
-        let deadline = Instant::now() + settings.longest_wait();
-        match call_all(&link, (&probe, &[None]), deadline).await {
-            Ok(_) => return is_out.store(false, Relaxed),
+        match answers_scripts(&link, Instant::now() + settings.longest_wait()).await {
+            Ok(()) => return is_out.store(false, Relaxed),
             Err(_) => state.fail(),
         }
     }
