@@ -7,7 +7,8 @@ use tollgate_engine::{Clock, Decision, Identity};
 use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, Waiting, Whose};
 
 use super::Terms;
-use super::fallback::{Outage, Owing};
+use super::fallback::Owing;
+use super::outage::Outage;
 use crate::hybrid::Account;
 
 /// Keeps the hybrid counters of one limit.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tollgate_engine::{Clock, Decision, Identity};
 use tollgate_gate::elsewhere::{Answered, Asked, Counter, Keeper, Manner, Mark, Waiting, Whose};
 
-use super::fallback::{BY_SHARE, Common, Outage, Owing};
+use super::fallback::{BY_SHARE, Owing};
+use super::outage::{Common, Outage};
 use super::{Shared, Terms};
 use crate::Leases;
 use crate::held::{Held, Spent};

@@ -9,6 +9,7 @@
 mod fallback;
 mod hybrid;
 mod lease;
+mod outage;
 mod strict;
 
 use std::fmt;
@@ -24,9 +25,10 @@ use tollgate_gate::elsewhere::{Elsewhere, Keeper};
 use tollgate_policy::compile::PlacedLimit;
 use tollgate_policy::shapes::{Consistency, Fallback};
 
-use self::fallback::{Common, Outages, Owing, Share};
+use self::fallback::{Outages, Owing, Share};
 use self::hybrid::{HybridKeeper, Told};
 use self::lease::{LeaseKeeper, Leased};
+use self::outage::Common;
 use self::strict::{Counted, StrictKeeper};
 use crate::calls::IN_BACKGROUND;
 use crate::newest::{Newest, NewestOfAll};

@@ -14,7 +14,8 @@ use tollgate_gate::elsewhere::{
     Answered, Asked, Counter, Keeper, Manner, Mark, Together, TogetherAnswered, Waiting, Whose,
 };
 
-use super::fallback::{Outage, Owing};
+use super::fallback::Owing;
+use super::outage::Outage;
 use super::{Shared, Terms};
 use crate::answer::renewed_after;
 use crate::ledger::Ledger;
