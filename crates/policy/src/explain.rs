@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 
 use serde::Serialize;
-use tollgate_core::{Kind, PolicyName};
+use tollgate_core::{Kind, PolicyName, Rate};
 
-use crate::compile::{ANONYMOUS, Client, KeyInForce, Policy, RouteInForce, Work};
+use crate::compile::{
+    ANONYMOUS, Client, KeyInForce, Place, PlacedLimit, Policy, RouteInForce, Work,
+};
 use crate::identity::{Caller, Holder};
 use crate::routes::normalise;
 use crate::shapes::{Consistency, Strategy};
@@ -72,7 +74,7 @@ pub struct Sustained {
     pub rate: u64,
     /// The window.
     pub window: String,
-    /// The tenant that sets it.
+    /// Who sets it: a tenant, or a pool.
     pub from: String,
 }
 
@@ -81,7 +83,7 @@ pub struct Sustained {
 pub struct Burst {
     /// Tokens at once.
     pub capacity: u64,
-    /// The tenant that sets it.
+    /// Who sets it: a tenant, or a pool.
     pub from: String,
 }
 
@@ -157,7 +159,7 @@ impl Policy {
                 ),
                 scope: limit.scope().name(),
                 key: self.counter_key(limit, &caller),
-                rate: figures.rate().map_or(figures.capacity(), tollgate_core::Rate::tokens),
+                rate: figures.rate().map_or(figures.capacity(), Rate::tokens),
                 window: figures.span().name(),
                 capacity: figures.capacity(),
                 time_zone: figures.calendar().map(|(_, zone)| zone.to_owned()),
@@ -171,23 +173,57 @@ impl Policy {
                 cost: limit.cost(work.cost()),
             }
         });
-        let id_of = |number: usize| self.tenants().all()[number].id().to_owned();
-        let effective = self.tenants().all()[tenant].effective().map(|figures| Effective {
-            sustained: Sustained {
-                rate: figures.rate.tokens(),
-                window: figures.rate.window().to_string(),
-                from: id_of(figures.rate_from),
-            },
-            burst: Burst { capacity: figures.capacity, from: id_of(figures.capacity_from) },
-        });
         Ok(Explanation {
             tenant: question.tenant.to_owned(),
             user: question.user.map(str::to_owned),
             plan: client.plan().map(|number| self.plans()[number].name().to_owned()),
             route: route.map(|route| route.name().to_owned()),
-            effective,
+            effective: self.effective(tenant, client),
             cost: work.cost().unwrap_or(1),
             chain: chain.collect(),
+        })
+    }
+
+    /// The lowest figures of all that the tree of tenants charges a request to: the tenant's own limit, those of ancestors, and pools. Among
+    /// equals the nearest.
+    fn effective(&self, tenant: usize, client: Client) -> Option<Effective> {
+        let of_tree = |limit: &&PlacedLimit| matches!(limit.place(), Place::Tenant | Place::Pool);
+        let limits = self.chain(client, Work::default()).map(|(_, limit)| limit).filter(of_tree);
+        let mut rate: Option<(Rate, &PlacedLimit)> = None;
+        let mut capacity: Option<(u64, &PlacedLimit)> = None;
+        for limit in limits {
+            let figures = limit.limit();
+            if let Some(this) = figures.rate()
+                && rate.is_none_or(|(least, _)| this.compare(least).is_lt())
+            {
+                rate = Some((this, limit));
+            }
+            if capacity.is_none_or(|(least, _)| figures.capacity() < least) {
+                capacity = Some((figures.capacity(), limit));
+            }
+        }
+        let ((rate, rate_of), (capacity, capacity_of)) = (rate?, capacity?);
+        // What the tenant's own counter runs at may be an ancestor's figure.
+        let folded = self.tenants().all()[tenant].effective();
+        let rate_from = folded.filter(|own| own.rate == rate).map(|own| own.rate_from);
+        // A window has no burst: it admits its rate at once, whoever sets that.
+        let capacity_from = match capacity_of.limit().kind().has_burst() {
+            true => folded.filter(|own| own.capacity == capacity).map(|own| own.capacity_from),
+            false => rate_from,
+        };
+        let from = |limit: &PlacedLimit, own: Option<usize>| match own {
+            Some(number) if limit.place() == Place::Tenant => {
+                self.tenants().all()[number].id().to_owned()
+            }
+            _ => limit.source().trim_start_matches("tenant:").to_owned(),
+        };
+        Some(Effective {
+            sustained: Sustained {
+                rate: rate.tokens(),
+                window: rate.window().to_string(),
+                from: from(rate_of, rate_from),
+            },
+            burst: Burst { capacity, from: from(capacity_of, capacity_from) },
         })
     }
 

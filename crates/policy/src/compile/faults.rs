@@ -33,13 +33,14 @@ impl<'d> Faults<'d> {
 
     /// The file cannot be used. `help` is empty where the message says what would be right.
     pub(crate) fn error(&mut self, path: &Path, message: impl Into<String>, help: &str) {
+        let message = self.whose(path) + &message.into();
         let fault = Diagnostic::error(self.document.span_of(path), message);
         self.found.push(if help.is_empty() { fault } else { fault.with_help(help) });
     }
 
     /// The file can be used, but somebody should look.
     pub(crate) fn warning(&mut self, path: &Path, message: impl Into<String>, help: &str) {
-        let span = self.document.span_of(path);
+        let (span, message) = (self.document.span_of(path), self.whose(path) + &message.into());
         self.found.push(Diagnostic::warning(span, message).with_help(help));
     }
 

@@ -1,6 +1,6 @@
 //! Who is let in.
 
-use super::{MAX_FIGURE, MAX_RATE, section, words};
+use super::{MAX_FIGURE, section, words};
 use crate::text::{HeaderName, Text};
 
 words! {
@@ -39,7 +39,7 @@ section! {
     /// How often an address may fail to authenticate.
     Failures {
         /// Failures a second, in the long run.
-        #[schemars(range(min = 1, max = MAX_RATE))]
+        #[schemars(range(min = 1, max = 1_000_000_000))]
         pub rate: u64,
         /// Failures at once.
         #[schemars(range(min = 1, max = MAX_FIGURE))]

@@ -279,8 +279,35 @@ tenants:
   - { id: acme, parent: part, rate_limit: { algorithm: sliding_window, sustained: { rate: 100, window: minute } } }
   - { id: part, rate_limit: { sharing: inherit, sustained: { rate: 50, window: minute }, burst: { capacity: 5 } } }
 ";
-    let link = &explain(text, &ACME).chain[0];
+    let explained = explain(text, &ACME);
+    let link = &explained.chain[0];
     assert_eq!((link.rate, link.capacity, link.algorithm), (50, 50, "sliding_window"));
+    // A window has no burst that would be lower.
+    let effective = explained.effective.unwrap();
+    assert_eq!((effective.sustained.rate, &*effective.sustained.from), (50, "part"));
+    assert_eq!((effective.burst.capacity, &*effective.burst.from), (50, "part"));
+}
+
+#[test]
+fn the_effective_minimum_knows_pools() {
+    let text = "
+tenants:
+  - { id: part, rate_limit: { sustained: { rate: 100 }, budget: { mode: shared, total: 50 } } }
+  - { id: acme, parent: part }
+";
+    for tenant in ["part", "acme"] {
+        let question = Question { tenant, ..ACME };
+        let explained = explain(text, &question);
+        let effective = explained.effective.as_ref().unwrap();
+        let (sustained, burst) = (&effective.sustained, &effective.burst);
+        assert_eq!(
+            (sustained.rate, &*sustained.window, &*sustained.from),
+            (50, "second", "pool:part")
+        );
+        assert_eq!((burst.capacity, &*burst.from), (50, "pool:part"));
+        let told = explained.to_string();
+        assert!(told.contains("tenant tree: at most 50 a second (set by pool:part)"), "{told}");
+    }
 }
 
 #[test]

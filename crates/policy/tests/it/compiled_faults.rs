@@ -187,4 +187,10 @@ fn faults_of_what_the_api_made_name_it() {
             "2:3 tenant `a` of the API: there is no tenant `acne`, did you mean `acme`? / write `acme`, or declare `acne`",
         ]
     );
+    // A file that no longer allows what was made while another did: without its name nobody would know what to mend.
+    let strict = "rate_limit: { sustained: { rate: 5 }, consistency: strict }";
+    let both = format!("plans: {{ gold: {{ {strict} }} }}\ntenants: [{{ id: a, {strict} }}]");
+    let all = told(file, &both);
+    assert!(all.iter().any(|fault| fault.contains("plan `gold` of the API: ")), "{all:?}");
+    assert!(all.iter().any(|fault| fault.contains("tenant `a` of the API: ")), "{all:?}");
 }
