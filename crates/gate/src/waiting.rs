@@ -106,6 +106,14 @@ impl<C: Clock> Gate<C> {
                 if let Verdict::Refused { .. } = passage.verdict {
                     return;
                 }
+                // Nor does whom another limit would keep waiting for longer than it lets anybody wait. Of the line's own its queue knows more.
+                if let Verdict::Queued { by, refusal } = passage.verdict
+                    && by != place
+                    && is_too_long(passage, by, refusal)
+                {
+                    passage.verdict = Verdict::Refused { by, refusal };
+                    return;
+                }
                 place
             }
             None => {
@@ -262,6 +270,12 @@ enum Moved {
     To(usize),
     /// It may not wait.
     Out(Refusal),
+}
+
+/// Whether the limit at a place lets nobody wait for so long.
+fn is_too_long(passage: &Passage<'_>, place: usize, refusal: Refusal) -> bool {
+    let most = Duration::from_millis(u64::from(passage.limit(place).queue().max_wait_ms));
+    refusal.retry_after().is_none_or(|wait| wait > most)
 }
 
 fn as_refusal(wait: Duration) -> Refusal {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 use tollgate_engine::{Clock, Refusal, Time, Verdict};
-use tollgate_gate::{Gate, InForce};
+use tollgate_gate::{Gate, InForce, Passage};
 use tollgate_policy::compile::Work;
 
 use crate::{NOW, caller, cause, policy};
@@ -56,8 +56,21 @@ impl Line {
         let in_force = self.in_force();
         let caller = caller(&self.gate, &in_force, tenant, user);
         let passage = self.gate.pass(&in_force, &caller, Work::default()).await;
+        self.tell(&name, &passage);
+    }
+
+    /// A request of a route, whose cost it has.
+    async fn request_on(self: Rc<Line>, path: &'static str, tenant: &'static str, name: String) {
+        let in_force = self.in_force();
+        let route = in_force.policy().route("", "GET", path).expect("it is declared");
+        let caller = caller(&self.gate, &in_force, tenant, "ci");
+        let passage = self.gate.pass(&in_force, &caller, Work::on(route)).await;
+        self.tell(&name, &passage);
+    }
+
+    fn tell(&self, name: &str, passage: &Passage<'_>) {
         let at = self.begin.elapsed().as_millis();
-        let outcome = match (passage.verdict(), cause(&passage)) {
+        let outcome = match (passage.verdict(), cause(passage)) {
             (Verdict::Degraded { .. }, _) => "degraded".to_owned(),
             (_, Ok(())) => "passed".to_owned(),
             (_, Err(source)) => {
@@ -165,18 +178,25 @@ async fn waiting_charges_nothing_and_reject_goes_before_queue() {
     assert_eq!(order[2], format!("100 3 refused by tenant:c for {}", day - 100));
 }
 
-/// A limit that rejects is asked before anybody stands in line, also while others stand there.
+/// A limit that rejects is asked before anybody stands in line, also while others stand there; and so is one that would keep it waiting for
+/// longer than it lets anybody wait.
 #[tokio::test(start_paused = true)]
 async fn whom_its_own_limit_refuses_takes_no_place_in_a_line() {
-    let line = Line::new(
+    for strategy in ["reject", "queue"] {
+        whom_it_refuses_takes_no_place(strategy).await;
+    }
+}
+
+async fn whom_it_refuses_takes_no_place(strategy: &str) {
+    let line = Line::new(&format!(
         "
-upstreams: { api: { url: \"http://a\" } }
+upstreams: {{ api: {{ url: \"http://a\" }} }}
 defaults:
-  client: { sustained: { rate: 1, window: day }, scope: user }
-  tenant: { sustained: { rate: 10 }, burst: { capacity: 1 }, strategy: queue, queue: { max_depth: 2 } }
-tenants: [ { id: a } ]
-",
-    );
+  client: {{ sustained: {{ rate: 1, window: day }}, scope: user, strategy: {strategy} }}
+  tenant: {{ sustained: {{ rate: 10 }}, burst: {{ capacity: 1 }}, strategy: queue, queue: {{ max_depth: 2 }} }}
+tenants: [ {{ id: a }} ]
+"
+    ));
     let local = LocalSet::new();
     for (user, name) in [("hog", "h1"), ("u", "u"), ("hog", "h2"), ("hog", "h3"), ("v", "v")] {
         local.spawn_local(Rc::clone(&line).request_as("a", user, name.to_owned()));
@@ -193,6 +213,55 @@ tenants: [ { id: a } ]
     tokio::time::advance(Duration::from_millis(100)).await;
     Rc::clone(&line).request_as("a", "w", "w".to_owned()).await;
     assert_eq!(line.log().last().unwrap(), "300 w passed");
+}
+
+/// Of several limits that keep it out the one with the longest wait counts, whether others stand in line or not.
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_waits_as_long_in_a_line_as_it_would_alone() {
+    for others in [0, 1] {
+        let line = Line::new(
+            "
+upstreams: { api: { url: \"http://a\" } }
+defaults:
+  client: { sustained: { rate: 1 }, scope: user, strategy: queue, queue: { max_wait_ms: 500 } }
+  tenant: { sustained: { rate: 30, window: minute }, burst: { capacity: 1 }, strategy: queue, queue: { max_wait_ms: 10000 } }
+tenants: [ { id: a } ]
+",
+        );
+        Rc::clone(&line).request_as("a", "u", "first".to_owned()).await;
+        tokio::time::advance(Duration::from_millis(100)).await;
+        let local = LocalSet::new();
+        for _ in 0..others {
+            local.spawn_local(Rc::clone(&line).request_as("a", "v", "other".to_owned()));
+        }
+        local.spawn_local(Rc::clone(&line).request_as("a", "u", "second".to_owned()));
+        local.await;
+        let at = 2000 * (1 + others);
+        assert_eq!(line.log().last().unwrap(), &format!("{at} second passed"));
+    }
+}
+
+/// Whoever is not let into a line is told when all who stand there have been served.
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_too_long_is_told_of_those_before_it() {
+    let line = Line::new(
+        "
+upstreams: { api: { url: \"http://a\" } }
+defaults:
+  client: null
+  tenant: { sustained: { rate: 1 }, burst: { capacity: 5 }, strategy: queue, queue: { max_wait_ms: 3000 } }
+routes: [ { path: /dear, upstream: api, rate_limit: { cost: 5 } } ]
+tenants: [ { id: a } ]
+",
+    );
+    let local = LocalSet::new();
+    for n in 0..7 {
+        local.spawn_local(Rc::clone(&line).request("a", format!("{n}")));
+    }
+    local.spawn_local(Rc::clone(&line).request_on("/dear", "a", "dear".to_owned()));
+    local.await;
+    // Two wait, and then five tokens have to come.
+    assert_eq!(line.log()[5], "0 dear refused by default:tenant for 7000");
 }
 
 /// Timers wake at whole milliseconds, in each of which five are let out.
