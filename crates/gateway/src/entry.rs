@@ -57,12 +57,17 @@ impl<H: Handler> Entry<H> {
         if !request.is_noted()
             && let Err(fault) = fault::of_head(request, &self.worker.limits())
         {
-            return (self.handler.refuse(fault), true);
+            return (self.turn_away(request, fault), true);
         }
         self.connection.renew(&self.worker);
         let forwarder = self.worker.forwarder();
         let response = self.handler.handle(request, &self.connection, forwarder).await;
         (response, self.worker.phase() >= Phase::Draining)
+    }
+
+    /// What is answered to a request that is no proper HTTP, or breaks a cap.
+    pub(crate) fn turn_away(&self, request: &Received, fault: Fault) -> Response<Body> {
+        self.handler.turn_away(request, &self.connection, fault)
     }
 
     /// What is answered to what is no request.

@@ -26,7 +26,13 @@ pub trait Handler: 'static {
     /// Called some twenty times a second, for what must not wait for the next request.
     fn tick(&self) {}
 
-    /// Answers a request that is no proper HTTP, or breaks a cap, and that [`handle`](Handler::handle) never sees.
+    /// Answers a request that is no proper HTTP, or breaks a cap, and that [`handle`](Handler::handle) never sees. What it asks
+    /// for is known; its headers may not be.
+    fn turn_away(&self, _: &Received, _: &Connection, fault: Fault) -> Response<Body> {
+        self.refuse(fault)
+    }
+
+    /// The same to one of which nothing can be read.
     fn refuse(&self, fault: Fault) -> Response<Body> {
         let mut response = Response::new(Body::from(fault.detail()));
         *response.status_mut() = fault.status();

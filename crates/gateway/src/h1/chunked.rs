@@ -130,6 +130,10 @@ impl Chunked {
             if byte != b'\n' {
                 continue;
             }
+            // An empty line that ends so would be the end to others, and what comes next the next request.
+            if !self.trailers.ends_with(b"\r\n") {
+                return Err(BadBody::Trailers);
+            }
             if self.trailers == b"\r\n" {
                 self.at = At::End;
                 self.trailers = Vec::new();
@@ -172,4 +176,46 @@ pub(crate) fn write_end<'t>(
         write_line(out, name.as_str(), value.as_bytes());
     }
     out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What became of a body, in pieces of `size`, and how much of it was left.
+    fn decoded(body: &'static [u8], size: usize) -> (Result<(), BadBody>, usize) {
+        let (mut chunked, mut left) = (Chunked::new(), body.len());
+        for piece in body.chunks(size) {
+            let mut piece = Bytes::from_static(piece);
+            loop {
+                let had = piece.len();
+                let decoded = chunked.decode(&mut piece);
+                left -= had - piece.len();
+                match decoded {
+                    Ok(Decoded::End) => return (Ok(()), left),
+                    Ok(Decoded::More) => break,
+                    Ok(Decoded::Data(_) | Decoded::Trailers(_)) => (),
+                    Err(bad) => return (Err(bad), left),
+                }
+            }
+        }
+        (Ok(()), left)
+    }
+
+    /// The next request was read as trailers, up to its end.
+    #[test]
+    fn trailers_whose_lines_end_without_cr_are_refused_at_once() {
+        for size in [1, 3, 1000] {
+            for (body, next) in [
+                (&b"0\r\nx: y\n\nGET / HTTP/1.1\r\n\r\n"[..], &b"\nGET / HTTP/1.1\r\n\r\n"[..]),
+                (b"0\r\nx: y\r\n\nGET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"),
+                (b"0\r\n\nGET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"),
+                (b"0\r\nx: y\n\r\n", b"\r\n"),
+            ] {
+                assert_eq!(decoded(body, size), (Err(BadBody::Trailers), next.len()), "{body:?}");
+            }
+            let right = b"1\r\na\r\n0\r\nx: y\r\nz: 1\r\n\r\nGET /";
+            assert_eq!(decoded(right, size), (Ok(()), 5));
+        }
+    }
 }

@@ -18,7 +18,11 @@ pub(crate) fn may_end(bytes: &[u8]) -> bool {
 pub(crate) fn trailers(bytes: &Bytes) -> Result<HeaderMap, BadBody> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_TRAILERS];
     let parsed = httparse::parse_headers(bytes, &mut fields).map_err(|_| BadBody::Trailers)?;
-    let httparse::Status::Complete((_, fields)) = parsed else { return Err(BadBody::Trailers) };
+    let httparse::Status::Complete((used, fields)) = parsed else { return Err(BadBody::Trailers) };
+    // An empty line before the last one.
+    if used != bytes.len() {
+        return Err(BadBody::Trailers);
+    }
     let mut trailers = HeaderMap::with_capacity(fields.len());
     for field in fields {
         append(&mut trailers, field, bytes).ok_or(BadBody::Trailers)?;
@@ -98,6 +102,14 @@ pub(crate) fn has_word(list: &[u8], word: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_comes_after_the_end_of_trailers() {
+        let read = |bytes: &'static [u8]| trailers(&Bytes::from_static(bytes)).map(|map| map.len());
+        assert_eq!(read(b"x: y\r\nz: 1\r\n\r\n"), Ok(2));
+        assert_eq!(read(b"x: y\r\n\r\nz: 1\r\n\r\n"), Err(BadBody::Trailers));
+        assert_eq!(read(b"x: y\n\nGET / HTTP/1.1\r\n\r\n"), Err(BadBody::Trailers));
+    }
 
     #[test]
     fn usual_names_are_those_that_they_are_spelled_as() {

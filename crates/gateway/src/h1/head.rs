@@ -35,6 +35,8 @@ pub(super) struct Head {
     pub(super) expects: bool,
     pub(super) takes_trailers: bool,
     pub(super) wants_switch: bool,
+    /// It says what is asked for, whatever is wrong with the rest.
+    pub(super) is_addressed: bool,
 }
 
 pub(super) enum Parsed {
@@ -69,6 +71,7 @@ impl Head {
             expects: false,
             takes_trailers: false,
             wants_switch: false,
+            is_addressed: false,
         })
     }
 
@@ -148,29 +151,42 @@ fn parse_into<'b>(
         bytes,
         fields,
     );
-    let length = match parsed {
-        Ok(httparse::Status::Complete(length)) if length <= limits.largest_head() => length,
+    let fault = match parsed {
+        Ok(httparse::Status::Complete(length)) if length <= limits.largest_head() => {
+            return match head.fill(bytes, &request) {
+                Ok(()) => Parsed::Whole(length),
+                Err(fault) => Parsed::Bad(fault),
+            };
+        }
         Ok(httparse::Status::Partial) if bytes.len() <= limits.largest_head() => {
             return Parsed::Partial;
         }
-        Ok(_) => return Parsed::Bad(Fault::LargeHead),
-        Err(httparse::Error::TooManyHeaders) => return Parsed::Bad(Fault::ManyHeaders),
-        Err(_) => return Parsed::Bad(Fault::Malformed),
+        Ok(_) => Fault::LargeHead,
+        Err(httparse::Error::TooManyHeaders) => Fault::ManyHeaders,
+        Err(_) => Fault::Malformed,
     };
-    match head.fill(bytes, &request) {
-        Ok(()) => Parsed::Whole(length),
-        Err(fault) => Parsed::Bad(fault),
-    }
+    // As far as it goes, for whoever keeps account of what was asked.
+    let _ = head.address(bytes, &request);
+    Parsed::Bad(fault)
 }
 
 impl Head {
-    fn fill(&mut self, bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<(), Fault> {
+    /// The first line, in the place of the last request.
+    fn address(&mut self, bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<(), Fault> {
         let method = parsed.method.unwrap_or_default().as_bytes();
         let target = bytes.slice_ref(parsed.path.unwrap_or_default().as_bytes());
+        self.is_addressed = false;
         let request = self.request.renew();
         empty(request);
         *request.method_mut() = Method::from_bytes(method).map_err(|_| Fault::Malformed)?;
         *request.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| Fault::Target)?;
+        self.is_addressed = true;
+        Ok(())
+    }
+
+    fn fill(&mut self, bytes: &Bytes, parsed: &httparse::Request<'_, '_>) -> Result<(), Fault> {
+        self.address(bytes, parsed)?;
+        let request = self.request.renew();
         let is_1_1 = parsed.version == Some(1);
         *request.version_mut() = if is_1_1 { Version::HTTP_11 } else { Version::HTTP_10 };
         let mut meaning = Meaning { is_1_1, is_kept: is_1_1, ..Meaning::default() };
@@ -179,14 +195,20 @@ impl Head {
         }
         let headers = request.headers_mut();
         headers.try_reserve(parsed.headers.len() + ROOM).map_err(|_| Fault::ManyHeaders)?;
-        for field in parsed.headers.iter() {
+        let read = parsed.headers.iter().try_for_each(|field| {
             let name = field_name(field.name).ok_or(Fault::Malformed)?;
             let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value))
                 .map_err(|_| Fault::Malformed)?;
             if meaning.of(&name, &value)? {
                 headers.append(name, value);
             }
+            Ok(())
+        });
+        if read.is_err() {
+            // A part would say what the whole does not: of a list of addresses the end alone is believed.
+            headers.clear();
         }
+        read?;
         let (body, is_kept) = meaning.body()?;
         if meaning.is_chunked.is_some() && meaning.length.is_some() {
             headers.remove(CONTENT_LENGTH);

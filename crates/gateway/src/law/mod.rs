@@ -92,12 +92,14 @@ impl<K: Keys, R: Recorder> Law<K, R> {
         let read = match Reading::of(request, plane, connection) {
             Ok(read) => read,
             Err((status, why)) => {
+                record.address = Some(reading::address(request, plane, connection));
                 let answer = Answer::new(record.request_id, is_grpc(request.headers()));
                 return answer.fault(status, &why);
             }
         };
         let (answer, route) = (Answer::new(record.request_id, read.is_grpc), read.route(plane));
         record.route = Some(route.number());
+        record.address = Some(read.address);
 
         let upstream = plane.upstream(route.upstream());
         if !route.is_free()
@@ -108,7 +110,6 @@ impl<K: Keys, R: Recorder> Law<K, R> {
             return answer.overloaded(plane.upstream_source(route.upstream()), wait);
         }
 
-        record.address = Some(read.address);
         self.warn_of_strangers(&read, connection);
         let asked = (read.key, held, record.began);
         let caller = match authenticate::authenticate(self, plane, asked, read.address) {
@@ -214,6 +215,22 @@ impl<K: Keys, R: Recorder> Handler for Law<K, R> {
 
     fn tick(&self) {
         self.recorder.hand_over();
+    }
+
+    fn turn_away(
+        &self,
+        request: &Received,
+        connection: &Connection,
+        fault: Fault,
+    ) -> Response<Body> {
+        let now = || self.shared.gate.limiter().clock().now();
+        let (id, plane) = (self.request_ids.next(), self.shared.plane.load());
+        let mut record = Record::new(id, now(), request, self.recorder.wants_details());
+        record.address = Some(reading::address(request, &plane, connection));
+        let response = Answer::plain(id).fault(fault.status(), &capitalised(fault.detail()));
+        record.status = response.status();
+        self.recorder.record::<K::Found>(&record, (None, &plane), now);
+        response
     }
 
     fn refuse(&self, fault: Fault) -> Response<Body> {

@@ -86,6 +86,12 @@ impl Reading {
     }
 }
 
+/// Who sent a request of which nothing else is read.
+pub(crate) fn address<B>(request: &Request<B>, plane: &Plane, connection: &Connection) -> IpAddr {
+    let shown = Shown::of(request.headers(), plane.key_header());
+    caller_address(connection.peer().ip(), &shown.forwarded, plane.proxies())
+}
+
 fn spelled<B>(request: &Request<B>) -> Result<Cow<'_, str>, tollgate_policy::routes::BadPath> {
     match request.uri().path() {
         // Of the server as a whole, so of whoever has its root.

@@ -1,6 +1,6 @@
 //! What is no proper HTTP is refused before an upstream could read it in another way.
 
-use crate::support::{Raw, Served, TestGateway, header};
+use crate::support::{Exchange, Raw, Served, TestGateway, header};
 
 #[test]
 fn faulty_requests_are_refused_and_never_forwarded() {
@@ -147,4 +147,26 @@ fn the_target_decides_the_host() {
     assert!(seen.starts_with("OPTIONS * HTTP/1.1\r\n"), "{seen}");
     let (_, seen) = Raw::connect(gateway.address).write("GET / HTTP/1.0\r\n\r\n").response();
     assert_eq!(header(&seen, "host"), Some(&*upstream.address.to_string()));
+}
+
+/// To whoever reads lines that end in LF alone the body is over, and a request follows. It was read as trailers.
+#[test]
+fn trailers_that_end_in_two_ways_are_refused_and_no_request_is_read_as_trailers() {
+    let upstream = Served::new(|exchange: &mut Exchange| {
+        if header(&exchange.head, "transfer-encoding").is_some() {
+            exchange.lines();
+        }
+        exchange.ok("fine");
+        true
+    });
+    let gateway = TestGateway::new(&upstream.url());
+    let mut caller = Raw::connect(gateway.address);
+    caller.write(
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
+         0\r\nx: y\n\nGET /next HTTP/1.1\r\nhost: a\r\n\r\n",
+    );
+    let (head, _) = caller.response();
+    assert!(head.starts_with("HTTP/1.1 400"), "{head}");
+    assert_eq!(header(&head, "connection"), Some("close"), "{head}");
+    assert_eq!(caller.rest(), "");
 }
