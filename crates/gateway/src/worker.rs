@@ -66,7 +66,7 @@ pub(crate) enum Phase {
 
 /// How long idle connections are kept when draining: a caller that was just answered may be about to send again,
 /// and learns by that answer that it should not.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// How long connections that have begun may take to be made: a round trip.
 const LAST_CALL: Duration = Duration::from_millis(200);

@@ -5,6 +5,7 @@ use std::fmt;
 
 use http::StatusCode;
 
+use super::ended::is_unreadable;
 use crate::request_body::RequestBodyError;
 
 /// Why a request was not answered by its upstream, and whether the upstream may have seen it.
@@ -40,6 +41,15 @@ pub enum ForwardCause {
 }
 
 impl ForwardCause {
+    /// What is wrong with the caller's own body.
+    pub(crate) fn of_body(fault: &RequestBodyError) -> ForwardCause {
+        match fault {
+            RequestBodyError::TooLarge => ForwardCause::RequestTooLarge,
+            RequestBodyError::TooSlow => ForwardCause::RequestTooSlow,
+            RequestBodyError::Caller(_) => ForwardCause::RequestBroken,
+        }
+    }
+
     /// A word for it, for logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +67,7 @@ impl ForwardCause {
 }
 
 impl ForwardError {
-    /// The upstream has not seen a byte of the request.
+    /// The upstream has not seen a byte of the request, or none that it looked at.
     pub(crate) fn unsent(cause: ForwardCause) -> ForwardError {
         ForwardError { cause, was_never_sent: true, source: None }
     }
@@ -77,6 +87,11 @@ impl ForwardError {
         ForwardError { was_never_sent: true, ..self }
     }
 
+    /// The same, for another reason.
+    pub(crate) fn because_of(self, cause: ForwardCause) -> ForwardError {
+        ForwardError { cause, ..self }
+    }
+
     pub(crate) fn with(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> ForwardError {
         self.source = Some(source.into());
         self
@@ -84,15 +99,17 @@ impl ForwardError {
 
     /// What hyper says of an exchange that failed.
     pub(crate) fn of_exchange(error: hyper::Error, was_never_sent: bool) -> ForwardError {
-        let cause = request_fault(&error).unwrap_or({
-            if error.is_parse() { ForwardCause::BadResponse } else { ForwardCause::Closed }
-        });
+        let cause = match request_fault(&error) {
+            Some(fault) => fault,
+            None if error.is_parse() || is_unreadable(&error) => ForwardCause::BadResponse,
+            None => ForwardCause::Closed,
+        };
         ForwardError { cause, was_never_sent, source: Some(error.into()) }
     }
 
     /// The caller's own body ended before its end.
     pub(crate) fn of_request_body(error: RequestBodyError) -> ForwardError {
-        ForwardError::sent(cause_of(&error)).with(error)
+        ForwardError::sent(ForwardCause::of_body(&error)).with(error)
     }
 
     /// What went wrong.
@@ -100,7 +117,8 @@ impl ForwardError {
         self.cause
     }
 
-    /// Whether no byte of the request reached the upstream: what it was charged can be given back.
+    /// Whether no byte of the request reached the upstream, or the upstream says that it did nothing with it: what it was
+    /// charged can be given back.
     pub fn was_never_sent(&self) -> bool {
         self.was_never_sent
     }
@@ -127,19 +145,11 @@ fn request_fault(error: &hyper::Error) -> Option<ForwardCause> {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(fault) = error.downcast_ref::<RequestBodyError>() {
-            return Some(cause_of(fault));
+            return Some(ForwardCause::of_body(fault));
         }
         source = error.source();
     }
     None
-}
-
-fn cause_of(fault: &RequestBodyError) -> ForwardCause {
-    match fault {
-        RequestBodyError::TooLarge => ForwardCause::RequestTooLarge,
-        RequestBodyError::TooSlow => ForwardCause::RequestTooSlow,
-        RequestBodyError::Caller(_) => ForwardCause::RequestBroken,
-    }
 }
 
 impl fmt::Display for ForwardError {

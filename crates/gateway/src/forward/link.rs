@@ -1,7 +1,7 @@
 //! From an upstream to a connection for one request: an address, and a way there.
 //!
 //! One bound, the connect timeout, stands over all of it: the name's resolution, the wait for whoever is opening a
-//! connection that can be shared, the connection itself.
+//! connection that can be shared, the connection itself. Only who waited for one that then had no room has as long again for its own.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use std::task::Poll;
 use tokio::time::{Instant, timeout_at};
 
 use super::connect::connect;
+use super::ended::Tried;
 use super::error::{ForwardCause, ForwardError};
 use super::pool::{Local, Pool};
 use super::{Forwarder, h1, h2};
@@ -44,6 +45,8 @@ pub(crate) struct Way<'f> {
     pub(crate) picked: &'f Picked,
     pub(crate) needs_http2: bool,
     pub(crate) is_second: bool,
+    /// Of the address' connections.
+    pub(crate) tried: Tried,
 }
 
 impl Way<'_> {
@@ -119,7 +122,7 @@ impl Forwarder {
         }
         // Without TLS nobody has said that it speaks HTTP/2 for anything but gRPC.
         let may_share = way.needs_http2 || way.pool().target.origin.is_https();
-        if may_share && let Some(shared) = h2::Shared::of(way.pool()) {
+        if may_share && let Some(shared) = h2::Shared::of(way.pool(), way.tried) {
             return Ok(Link::Shared(shared));
         }
         // Boxed, because it is rare, and every request would keep room for it.
@@ -128,35 +131,38 @@ impl Forwarder {
 
     async fn open(&self, way: &Way<'_>) -> Result<Link, ForwardError> {
         let pool = way.pool();
-        let until = way.picked.until(way.upstream);
-        let may_share = || pool.target.origin.is_https() && !pool.is_http1.get();
-        if !way.needs_http2 && !may_share() {
-            return self.connect(way, until).await;
-        }
+        let mut until = way.picked.until(way.upstream);
+        let may_share =
+            || way.needs_http2 || (pool.target.origin.is_https() && !pool.is_http1.get());
         // Whoever comes while somebody connects shares that connection, or its failure: one after the other they
         // would wait for as many timeouts as there are of them.
-        let turn = match pool.opening.try_lock() {
-            Ok(turn) => turn,
-            Err(_) => {
-                let turn = timeout_at(until, pool.opening.lock()).await;
-                let turn = turn.map_err(|_| ForwardError::unsent(ForwardCause::ConnectTimeout))?;
-                if let Some(shared) = h2::Shared::of(pool) {
-                    return Ok(Link::Shared(shared));
-                }
-                if let Some(cause) = pool.failed.get() {
-                    return Err(ForwardError::unsent(cause));
-                }
-                if !way.needs_http2 && !may_share() {
-                    drop(turn);
-                    return self.connect(way, until).await;
-                }
-                turn
+        let failures = pool.openings.failures();
+        let mut own_until = until;
+        while may_share() && pool.openings.have_room(h2::Shared::expected(pool)) {
+            let opened = pool.opened.get();
+            let waited = timeout_at(until, pool.openings.next()).await;
+            waited.map_err(|_| ForwardError::unsent(ForwardCause::ConnectTimeout))?;
+            if let Some(shared) = h2::Shared::of(pool, way.tried) {
+                return Ok(Link::Shared(shared));
             }
-        };
-        pool.failed.set(None);
-        let opened = self.connect(way, until).await;
-        pool.failed.set(opened.as_ref().err().map(ForwardError::cause));
-        drop(turn);
+            if let Some(cause) = pool.openings.failed_since(failures) {
+                return Err(ForwardError::unsent(cause));
+            }
+            // Its own has as long as any: what was left would be too short for a good address, too, and held against that.
+            own_until = Instant::now() + way.upstream.connect_timeout;
+            if pool.opened.get() > opened {
+                // The address is well; there was no room left.
+                until = own_until;
+            }
+        }
+        if !may_share() {
+            return self.connect(way, own_until).await;
+        }
+        let opening = pool.openings.begin();
+        let opened = self.connect(way, own_until).await;
+        if let Err(error) = &opened {
+            opening.failed(error.cause());
+        }
         opened
     }
 
@@ -172,7 +178,10 @@ impl Forwarder {
             way.needs_http2
         };
         if is_http2 {
-            let shared = h2::Shared::new(stream).await?;
+            // Others may be opened meanwhile.
+            let number = pool.opened.get() + 1;
+            pool.opened.set(number);
+            let shared = h2::Shared::new(stream, number).await?;
             pool.shared.borrow_mut().push(shared.clone());
             Ok(Link::Shared(shared))
         } else {
@@ -201,27 +210,53 @@ impl Forwarder {
 mod tests {
     use std::time::Duration;
 
+    use tokio::time::timeout;
     use tollgate_policy::shapes;
 
     use super::*;
     use crate::presence::Presence;
     use crate::ticker::Ticker;
+    use crate::tls::Trust;
     use crate::upstream::Asking;
 
-    /// An upstream whose name somebody is asking for, and who wants to go there.
-    fn unresolved() -> (Asking, Forwarder, Arc<Upstream>) {
+    /// An upstream, and who wants to go there.
+    fn to(url: &str) -> (Forwarder, Arc<Upstream>) {
         let shape = shapes::Upstream {
-            url: Some("http://name.invalid".parse().unwrap()),
+            url: Some(url.parse().unwrap()),
             urls: None,
             backpressure: shapes::Backpressure::default(),
             connect_timeout_ms: 2000,
             response_timeout_ms: 1,
             rate_limit: None,
         };
-        let upstream = Upstream::new(&shape, || unreachable!()).unwrap();
-        let asking = Asking::begin(&upstream).unwrap();
-        let forwarder = Forwarder::new(&Ticker::new(), &Presence::new(&Arc::default()));
-        (asking, forwarder, upstream)
+        let upstream = Upstream::new(&shape, Trust::system).unwrap();
+        (Forwarder::new(&Ticker::new(), &Presence::new(&Arc::default())), upstream)
+    }
+
+    /// The same, while somebody is asking for the upstream's name.
+    fn unresolved() -> (Asking, Forwarder, Arc<Upstream>) {
+        let (forwarder, upstream) = to("http://name.invalid");
+        (Asking::begin(&upstream).unwrap(), forwarder, upstream)
+    }
+
+    /// What was left of its time was too short for any address, and held against that.
+    #[tokio::test(start_paused = true)]
+    async fn who_waited_for_somebody_who_hung_up_has_as_long_as_any_for_a_connection() {
+        // The system takes connections there, and nobody speaks TLS.
+        let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (forwarder, upstream) = to(&format!("https://{}", mute.local_addr().unwrap()));
+        let local = forwarder.local(&upstream);
+        let picked = &forwarder.pick(&local, &upstream).await.unwrap();
+        let upstream = &upstream;
+        let tried = Tried::Nothing;
+        let way = Way { upstream, picked, needs_http2: false, is_second: false, tried };
+        let began = Instant::now();
+        let hangs_up = timeout(Duration::from_millis(1500), forwarder.link(&way));
+        let (hung_up, waited) = tokio::join!(hangs_up, forwarder.link(&way));
+        assert!(hung_up.is_err());
+        assert_eq!(waited.err().unwrap().cause(), ForwardCause::ConnectTimeout);
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(3500), "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,11 +2,13 @@
 
 mod answered;
 mod connect;
+mod ended;
 mod error;
 mod h1;
 mod h2;
 mod head;
 mod link;
+mod opening;
 mod outbound;
 mod pool;
 mod upgrade;
@@ -29,6 +31,7 @@ use crate::presence::Presence;
 use crate::received::Received;
 use crate::ticker::Ticker;
 use crate::upstream::Upstream;
+use ended::Tried;
 use link::{Link, Way};
 use outbound::Outbound;
 use pool::Local;
@@ -61,7 +64,8 @@ impl Forwarder {
     /// the request afterwards is nobody's.
     ///
     /// The request is sent a second time only where that cannot do harm: not a byte of it was written, or it has no
-    /// body, means the same twice, and a connection that was kept open turned out to be closed.
+    /// body, means the same twice, and a connection that was kept open turned out to be closed, or the upstream said that it
+    /// did nothing with it.
     ///
     /// Dropping the future, or the response's body before its end, breaks off the exchange.
     pub async fn forward(
@@ -94,7 +98,8 @@ impl Forwarder {
             let wanted = (&mut outbound, protocol);
             return Box::pin(self.upgrade((&local, upstream), picked, wanted)).await;
         }
-        let way = Way { upstream, picked: &picked, needs_http2, is_second: false };
+        let way =
+            Way { upstream, picked: &picked, needs_http2, is_second: false, tried: Tried::Nothing };
         let failed = match self.attempt(way, &mut outbound).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
@@ -110,7 +115,9 @@ impl Forwarder {
             if !next.may_follow(&picked, &failed.error) {
                 return Err(failed.error);
             }
-            let way = Way { upstream, picked: &next, needs_http2, is_second: true };
+            let is_same = Rc::ptr_eq(&next.pool, &picked.pool);
+            let tried = if is_same { failed.tried } else { Tried::Nothing };
+            let way = Way { upstream, picked: &next, needs_http2, is_second: true, tried };
             self.attempt(way, &mut outbound).await.map_err(|failed| failed.error)
         };
         // Boxed, because it is rare.
@@ -127,7 +134,10 @@ impl Forwarder {
         let link = match self.link(&way).await {
             Ok(link) => link,
             // The address' health has been told.
-            Err(error) => return Err(Failed { error, may_repeat: true, is_targets_fault: false }),
+            Err(error) => {
+                let tried = Tried::Nothing;
+                return Err(Failed { error, may_repeat: true, is_targets_fault: false, tried });
+            }
         };
         outbound.unseen.set(false);
         let answered = match link {
@@ -173,6 +183,8 @@ pub(crate) struct Failed {
     may_repeat: bool,
     /// The address is not to be trusted with the next one.
     is_targets_fault: bool,
+    /// What it may not be sent over again.
+    tried: Tried,
 }
 
 impl Failed {
@@ -184,6 +196,11 @@ impl Failed {
             ForwardCause::Closed => is_unproven,
             _ => false,
         };
-        Failed { error, may_repeat, is_targets_fault }
+        Failed { error, may_repeat, is_targets_fault, tried: Tried::Nothing }
+    }
+
+    /// The same, after connections that are shared.
+    fn over(self, tried: Tried) -> Failed {
+        Failed { tried, ..self }
     }
 }

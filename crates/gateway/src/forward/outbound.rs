@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 
-use http::Request;
 use http::header::{HeaderName, HeaderValue};
+use http::{Method, Request};
+use http_body::Body as _;
 use tollgate_wire::HeadLines;
 
 use super::head::{self, Hops};
@@ -42,6 +43,20 @@ impl<'r> Outbound<'r> {
     /// The protocol that the caller asks to switch to.
     pub(crate) fn wanted_upgrade(&self) -> Option<HeaderValue> {
         head::wanted_upgrade(self.request, self.hops)
+    }
+
+    /// Whether it may be sent twice: it has no body and means the same twice (RFC 9110, 9.2.2).
+    pub(crate) fn is_repeatable(&self) -> bool {
+        let is_idempotent = matches!(
+            *self.request.method(),
+            Method::GET
+                | Method::HEAD
+                | Method::OPTIONS
+                | Method::TRACE
+                | Method::PUT
+                | Method::DELETE
+        );
+        is_idempotent && self.request.body().is_end_stream()
     }
 
     /// Takes the request out, its map made what the upstream shall see.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::error::ForwardCause;
 use super::h1::Idle;
-use super::h2::Shared;
+use super::h2::{STREAMS, Shared};
+use super::opening::Openings;
 use crate::upstream::{Target, Upstream};
 
 /// What one worker has of one upstream.
@@ -87,10 +87,12 @@ pub(crate) struct Pool {
     pub(crate) target: Arc<Target>,
     idle: RefCell<Vec<(Instant, Box<Idle>)>>,
     pub(crate) shared: RefCell<Vec<Shared>>,
-    /// Held by whoever opens a connection that others may come to share.
-    pub(crate) opening: tokio::sync::Mutex<()>,
-    /// Why the last such connection was not made, if it was not.
-    pub(crate) failed: Cell<Option<ForwardCause>>,
+    /// How many of those were ever opened, which numbers them.
+    pub(crate) opened: Cell<u64>,
+    /// How many streams the last of them that was heard had room for.
+    pub(crate) allowed: Cell<usize>,
+    /// Connections that will be among the shared ones.
+    pub(crate) openings: Openings,
     /// Over TLS the server chose HTTP/1.1: connections are not shared.
     pub(crate) is_http1: Cell<bool>,
 }
@@ -105,8 +107,9 @@ impl Pool {
             target: Arc::clone(target),
             idle: RefCell::default(),
             shared: RefCell::default(),
-            opening: tokio::sync::Mutex::default(),
-            failed: Cell::new(None),
+            opened: Cell::new(0),
+            allowed: Cell::new(STREAMS),
+            openings: Openings::default(),
             is_http1: Cell::new(false),
         })
     }
@@ -127,6 +130,57 @@ impl Pool {
         self.idle.borrow_mut().retain_mut(|(since, idle)| {
             now.saturating_duration_since(*since) < IDLE_FOR && idle.is_open()
         });
-        self.shared.borrow_mut().retain(Shared::is_open);
+        // One is kept for who comes next; how many more there are is how many were once needed.
+        let mut has_one = false;
+        self.shared.borrow_mut().retain(|shared| {
+            let is_wanted = !has_one || shared.idle_for(now) < IDLE_FOR;
+            let is_kept = shared.is_open() && is_wanted;
+            has_one |= is_kept;
+            is_kept
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::LocalSet;
+    use tollgate_policy::shapes;
+
+    use super::*;
+    use crate::stream::Stream;
+
+    /// An upstream that allows few streams gets many connections, and would keep them for ever.
+    #[tokio::test]
+    async fn of_shared_connections_that_nobody_uses_one_is_kept() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shape = shapes::Upstream {
+            url: Some(format!("http://{address}").parse().unwrap()),
+            urls: None,
+            backpressure: shapes::Backpressure::default(),
+            connect_timeout_ms: 2000,
+            response_timeout_ms: 1,
+            rate_limit: None,
+        };
+        let upstream = Upstream::new(&shape, || unreachable!()).unwrap();
+        let began = Instant::now();
+        let pool = Local::new(&upstream).pick(&upstream, began).unwrap();
+        let swept = |after| {
+            pool.sweep(began + after);
+            pool.shared.borrow().len()
+        };
+        let opened = async {
+            for number in 1..=3 {
+                let stream = Stream::plain(TcpStream::connect(address).await.unwrap());
+                let shared = Shared::new(stream, number).await.unwrap();
+                pool.shared.borrow_mut().push(shared);
+            }
+            assert_eq!(swept(Duration::ZERO), 3);
+            assert_eq!(swept(IDLE_FOR - Duration::from_secs(1)), 3);
+            assert_eq!(swept(IDLE_FOR), 1);
+            assert_eq!(swept(IDLE_FOR * 10), 1);
+        };
+        LocalSet::new().run_until(opened).await;
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::error::ForwardCause;
 use super::h2::UnderWay;
 use crate::request_body::{RequestBody, RequestBodyError};
 use crate::ticker::{Ticker, Watch};
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     watch: Watch,
     /// Zero, which is none, once the upstream has answered.
     timeout: Cell<Duration>,
+    /// What was wrong with the body.
+    fault: Cell<Option<ForwardCause>>,
 }
 
 impl Patience {
@@ -38,7 +41,8 @@ impl Patience {
         if body.is_end_stream() {
             return Patience::Plain(watch);
         }
-        Patience::Shared(Rc::new(Shared { watch, timeout: Cell::new(timeout) }))
+        let fault = Cell::new(None);
+        Patience::Shared(Rc::new(Shared { watch, timeout: Cell::new(timeout), fault }))
     }
 
     /// Ready once it is over.
@@ -46,6 +50,14 @@ impl Patience {
         match self {
             Patience::Plain(watch) => watch.poll(cx),
             Patience::Shared(shared) => shared.watch.poll(cx),
+        }
+    }
+
+    /// What was wrong with the body, if that is why there is no answer: of hyper one hears only that the request was broken off.
+    pub(crate) fn fault(&self) -> Option<ForwardCause> {
+        match self {
+            Patience::Plain(_) => None,
+            Patience::Shared(shared) => shared.fault.get(),
         }
     }
 
@@ -91,7 +103,10 @@ impl Body for Upload {
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         // Whoever polls has room for more: the upstream took what came before.
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if let Some(Shared { watch, timeout }) = self.patience.as_deref() {
+        if let Some(Shared { watch, timeout, fault }) = self.patience.as_deref() {
+            if let Poll::Ready(Some(Err(error))) = &polled {
+                fault.set(Some(ForwardCause::of_body(error)));
+            }
             match polled {
                 Poll::Ready(_) => watch.arm(timeout.get()),
                 Poll::Pending => watch.disarm(),

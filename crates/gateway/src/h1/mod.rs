@@ -25,6 +25,7 @@ use std::task::Poll;
 
 use bytes::Buf;
 use http::{Method, StatusCode, Version};
+use tokio::time::Instant;
 
 use crate::entry::Entry;
 use crate::fault::Fault;
@@ -32,7 +33,7 @@ use crate::handler::Handler;
 use crate::stream::Stream;
 use crate::ticker::Watch;
 use crate::upgrade::Switch;
-use crate::worker::{Phase, Worker};
+use crate::worker::{LINGER, Phase, Worker};
 use head::{Head, Parsed};
 use owned::Owned;
 pub(crate) use respond::last_words;
@@ -53,11 +54,16 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
     let worker = entry.worker();
     let mut wire = Owned::new(stream);
     let mut head = Head::none();
+    let mut untold = None;
     loop {
-        match next((&wire, &mut head), worker, watch).await {
+        match next((&wire, &mut head), (worker, untold), watch).await {
             Next::Head => (),
             Next::Fault(fault) => {
-                let response = entry.refuse(fault);
+                let response = if head.is_addressed {
+                    entry.turn_away(&head.request, fault)
+                } else {
+                    entry.refuse(fault)
+                };
                 let exchange = Exchange::last(Version::HTTP_11);
                 if respond(&wire, (worker, watch), response, &exchange).await.is_ok() {
                     wire.linger(watch).await;
@@ -98,16 +104,24 @@ pub(crate) async fn serve<H: Handler>(stream: Stream, entry: &Entry<H>, watch: &
             return wire.linger(watch).await;
         }
         wire.rest();
+        // Its answer began before anybody knew that it would be the last.
+        untold = (worker.phase() >= Phase::Draining).then(|| watch.now());
         // The first request's time began with its connection; each later one's begins here, if half a head is there already.
         let limits = worker.limits();
         watch.arm(if wire.is_unheard() { limits.idle_timeout } else { limits.header_timeout });
     }
 }
 
-/// Waits for a request's head. `watch` bounds the wait; once something of the head has come, another wait begins.
-async fn next((wire, head): (&Wire, &mut Head), worker: &Worker, watch: &Watch) -> Next {
+/// Waits for a request's head. `watch` bounds the wait; once something of the head has come, another wait begins. A caller who
+/// is `untold` that we stop since its last answer, at that time, may be about to send its next request.
+async fn next(
+    (wire, head): (&Wire, &mut Head),
+    (worker, untold): (&Worker, Option<Instant>),
+    watch: &Watch,
+) -> Next {
     let (limits, changes) = (worker.limits(), worker.changes());
     let mut seen = 0;
+    let mut is_ending = false;
     let mut is_reading = !wire.is_unheard();
     poll_fn(|cx| {
         loop {
@@ -131,8 +145,13 @@ async fn next((wire, head): (&Wire, &mut Head), worker: &Worker, watch: &Watch) 
                 Poll::Ready(Ok(1..)) => (),
                 Poll::Ready(_) => return Poll::Ready(Next::End),
                 Poll::Pending => {
-                    if seen == 0 && worker.phase() >= Phase::Closing {
-                        return Poll::Ready(Next::End);
+                    if seen == 0 && !is_ending && worker.phase() >= Phase::Closing {
+                        let had = untold.map_or(LINGER, |since| watch.now() - since);
+                        if had >= LINGER {
+                            return Poll::Ready(Next::End);
+                        }
+                        is_ending = true;
+                        watch.arm(LINGER - had);
                     }
                     if watch.poll(cx).is_pending() {
                         return Poll::Pending;

@@ -5,9 +5,20 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use socket2::{Domain, Socket, Type};
+use tokio::sync::Barrier;
+use tokio_rustls::TlsAcceptor;
 
 use crate::support::{Exchange, Raw, Served, TestGateway, get, upstream};
+use crate::tls::Folder;
 use tollgate_gateway::{Trust, Upstream};
 use tollgate_policy::shapes::Workers;
 
@@ -79,6 +90,75 @@ fn all_who_wait_for_one_connection_are_told_when_it_is_not_made() {
     assert_eq!(failures(&gateway), [("connect_timeout", true); 8]);
     // One, unless this machine was so slow that some came after it had failed; each by itself would be sixteen.
     assert!(count.load(Relaxed) < 8, "{count:?} connections");
+}
+
+/// An upstream over TLS that allows one stream a connection. It answers `/warm` at once, everything else when six requests are there;
+/// it greets its first connection at once, the others when five more are there.
+async fn greets_together(folder: &Folder) -> SocketAddr {
+    folder.write("upstream");
+    let certificates = CertificateDer::pem_file_iter(folder.file("cert.pem")).unwrap();
+    let certificates = certificates.map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(folder.file("key.pem")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let mut config = config.with_single_cert(certificates, key).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (greeting, requests) = (Arc::new(Barrier::new(5)), Arc::new(Barrier::new(6)));
+    tokio::spawn(async move {
+        for nth in 0.. {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let (acceptor, greeting) = (acceptor.clone(), Arc::clone(&greeting));
+            let requests = Arc::clone(&requests);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let requests = Arc::clone(&requests);
+                async move {
+                    if request.uri().path() != "/warm" {
+                        requests.wait().await;
+                    }
+                    Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from("fine")))
+                }
+            });
+            tokio::spawn(async move {
+                if nth > 0 {
+                    greeting.wait().await;
+                }
+                let Ok(tls) = acceptor.accept(tcp).await else { return };
+                let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                builder.max_concurrent_streams(1);
+                let _ = builder.serve_connection(TokioIo::new(tls), service).await;
+            });
+        }
+    });
+    address
+}
+
+/// They were opened one after the other, within the time for one.
+#[test]
+fn connections_that_are_needed_at_once_are_opened_at_once() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let folder = Folder::new("at-once");
+    let address = runtime.block_on(greets_together(&folder));
+    let mut shape = upstream(&[&format!("https://localhost:{}", address.port())]);
+    shape.connect_timeout_ms = 20_000;
+    shape.response_timeout_ms = 60_000;
+    let upstream = Upstream::new(&shape, || Trust::only(folder.file("cert.pem"))).unwrap();
+    let gateway = TestGateway::of(upstream, |server| server.workers = Workers::Fixed(1), None);
+    // By its answer the gateway knows that a connection takes one at a time.
+    assert_eq!(get(gateway.address, "/warm").1, "fine");
+    let mut callers: Vec<_> = (0..6).map(|_| Raw::connect(gateway.address)).collect();
+    for caller in &mut callers {
+        caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    }
+    for caller in &mut callers {
+        let (head, body) = caller.response();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert_eq!(body, "fine");
+    }
+    assert_eq!(failures(&gateway), []);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::support::{Exchange, Raw, Served, TestGateway, eventually, get, header};
+use tollgate_policy::shapes::Workers;
 
 /// Callers with connections that they keep, until the gateway says `close` or is gone.
 fn hammer(gateway: &TestGateway, answered: &Arc<AtomicUsize>) -> Vec<std::thread::JoinHandle<()>> {
@@ -122,5 +123,47 @@ fn a_connection_that_has_said_nothing_does_not_hold_up_the_end() {
     let stopped = gateway.stop();
     eventually("it has stopped", || stopped.is_finished());
     assert_eq!(silent.rest(), "");
+    assert_eq!(gateway.counts.timeouts(), 0);
+}
+
+/// It was closed at the end of that answer, and lost the request that its caller sent then.
+#[test]
+fn a_caller_that_was_not_told_to_close_may_send_once_more() {
+    let (go, may) = std::sync::mpsc::channel();
+    let may = std::sync::Mutex::new(may);
+    let upstream = Served::new(move |exchange: &mut Exchange| {
+        if exchange.head.contains("/slow") {
+            exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n");
+            may.lock().unwrap().recv().unwrap();
+            exchange.write("done");
+        } else {
+            exchange.ok("fine");
+        }
+        true
+    });
+    let mut gateway = TestGateway::with(&[&upstream.url()], |server| {
+        server.workers = Workers::Fixed(1);
+        server.drain_timeout_ms = 600_000;
+    });
+    let quick = "GET /quick HTTP/1.1\r\nhost: a\r\n\r\n";
+    let mut callers = [(); 2].map(|()| Raw::connect(gateway.address));
+    for caller in &mut callers {
+        let head = caller.write("GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").head();
+        assert_eq!(header(&head, "connection"), None, "{head}");
+    }
+    let mut idle = Raw::connect(gateway.address);
+    idle.write(quick).response();
+    let stopped = gateway.stop();
+    assert_eq!(idle.rest(), "", "it is closed once all that are idle are");
+    for _ in &callers {
+        go.send(()).unwrap();
+    }
+    let [mut sends, mut is_silent] = callers;
+    sends.read_until("done");
+    is_silent.read_until("done");
+    let (head, body) = sends.write(quick).response();
+    assert_eq!((header(&head, "connection"), body.as_str()), (Some("close"), "fine"), "{head}");
+    assert_eq!((sends.rest(), is_silent.rest()), (String::new(), String::new()));
+    eventually("it has stopped", || stopped.is_finished());
     assert_eq!(gateway.counts.timeouts(), 0);
 }

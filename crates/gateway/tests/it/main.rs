@@ -17,6 +17,7 @@ mod http2;
 mod http2_bodies;
 mod hygiene;
 mod law;
+mod not_taken;
 mod recorded;
 mod retries;
 mod slow_readers;

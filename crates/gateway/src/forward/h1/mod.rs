@@ -27,7 +27,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{Method, Response};
-use http_body::Body as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
 use super::Failed;
@@ -156,7 +155,7 @@ impl Busy {
             return !self.sending.is_body_begun();
         }
         let is_gone = error.cause() == ForwardCause::Closed && !self.is_heard;
-        let is_repeatable = !self.sending.is_body_begun() && is_repeatable(outbound);
+        let is_repeatable = !self.sending.is_body_begun() && outbound.is_repeatable();
         is_gone && self.is_reused && is_repeatable
     }
 
@@ -297,13 +296,4 @@ impl Busy {
             self.pool.put(self.idle, now);
         }
     }
-}
-
-/// Whether a request may be sent twice: it has no body and means the same twice (RFC 9110, 9.2.2).
-fn is_repeatable(outbound: &Outbound<'_>) -> bool {
-    let is_idempotent = matches!(
-        *outbound.request.method(),
-        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
-    );
-    is_idempotent && outbound.request.body().is_end_stream()
 }
