@@ -19,7 +19,7 @@ use crate::answer::Answer;
 use crate::caller::{Caller, UnknownTenant};
 use crate::head::Head;
 use crate::limits::{Limits, Present};
-use crate::passed::{Mark, Passed};
+use crate::passed::{Passed, Tells};
 use crate::verdict::{Outcome, Verdict};
 
 /// What a request asks for.
@@ -30,6 +30,7 @@ pub(crate) struct Asked<'a> {
     operation: Option<Stated>,
     cost: Option<u64>,
     is_tenant_known: bool,
+    tells: Tells,
 }
 
 /// The same for one that may have to wait, longer than the request is there to borrow from. Its numbers are of one policy.
@@ -43,6 +44,7 @@ pub(crate) struct Held {
     operation: Option<Stated>,
     cost: Option<u64>,
     is_tenant_known: bool,
+    tells: Tells,
     answer: Answer,
 }
 
@@ -66,7 +68,7 @@ impl<'a> Arrived<'a> {
         limits: &Limits<C>,
         present: &'a Present,
         (head, caller): (Head<'_>, &'a Caller<'_>),
-        unknown: UnknownTenant,
+        (unknown, tells): (UnknownTenant, Tells),
     ) -> Arrived<'a> {
         let policy = present.in_force.policy();
         let route = match route(policy, head) {
@@ -79,7 +81,7 @@ impl<'a> Arrived<'a> {
         };
         let cost = caller.cost.or_else(|| route.and_then(RouteInForce::cost));
         if cost == Some(0) {
-            return passes(Passed::unlimited(Verdict::unlimited(Outcome::Admitted)));
+            return passes(Passed::unlimited(Verdict::unlimited(Outcome::Admitted), tells));
         }
         if let Err(wait) = limits.backpressure().check() {
             return stays(Answer::to(head).overloaded(wait), Verdict::overloaded(wait));
@@ -97,7 +99,7 @@ impl<'a> Arrived<'a> {
                     return stays(Answer::to(head).problem(problem), verdict(Outcome::Forbidden));
                 }
                 UnknownTenant::Unlimited => {
-                    return passes(Passed::unlimited(verdict(Outcome::Admitted)));
+                    return passes(Passed::unlimited(verdict(Outcome::Admitted), tells));
                 }
             }
         }
@@ -120,6 +122,7 @@ impl<'a> Arrived<'a> {
             operation: caller.operation.as_deref().map(|name| Stated::named(policy, name)),
             cost: caller.cost,
             is_tenant_known,
+            tells,
         })
     }
 }
@@ -133,10 +136,10 @@ impl<'a> Asked<'a> {
         head: Head<'_>,
     ) -> Decided {
         let work = work(self.route, self.operation, self.cost);
-        let told = Told { present, is_tenant_known: self.is_tenant_known };
+        let told = Told { present, is_tenant_known: self.is_tenant_known, tells: self.tells };
         if let Some(lone) = limits.gate().admit_lone(&present.in_force, &self.caller, work) {
             let report = lone.report();
-            let verdict = Verdict::admitted(&report, self.is_tenant_known);
+            let verdict = || Verdict::admitted(&report, self.is_tenant_known);
             return told.admitted(verdict, &report, lone.limit().shows_headers());
         }
         limits.gate().decide_then(&present.in_force, (&self.caller, work), |passage| {
@@ -158,6 +161,7 @@ impl<'a> Asked<'a> {
             operation: self.operation,
             cost: self.cost,
             is_tenant_known: self.is_tenant_known,
+            tells: self.tells,
             answer: Answer::to(head),
         }
     }
@@ -171,7 +175,8 @@ impl Held {
         let work = work(route, self.operation, self.cost);
         let holder = self.user.as_deref().map_or(Holder::Address(self.address), Holder::User);
         let passage = limits.gate().pass(in_force, &self.caller.named(holder), work).await;
-        let told = Told { present: &present, is_tenant_known: self.is_tenant_known };
+        let Held { is_tenant_known, tells, .. } = self;
+        let told = Told { present: &present, is_tenant_known, tells };
         told.of(&passage, || self.answer)
     }
 }
@@ -185,6 +190,7 @@ fn work(route: Option<&RouteInForce>, operation: Option<Stated>, cost: Option<u6
 struct Told<'p> {
     present: &'p Present,
     is_tenant_known: bool,
+    tells: Tells,
 }
 
 impl Told<'_> {
@@ -205,22 +211,27 @@ impl Told<'_> {
         report: &Report<'_>,
         answer: impl FnOnce() -> Answer,
     ) -> Decided {
-        let verdict = Verdict::of(passage, report, self.is_tenant_known);
+        let verdict = || Verdict::of(passage, report, self.is_tenant_known);
         let shows = passage.shows_headers();
         if !passage.is_admitted() {
             let answer = answer();
             let refused = Refused::by_limit(report, answer.id()).limit_headers(shows);
-            return Decided::Stays(told(answer.refuse(&refused), verdict));
+            return Decided::Stays(told(answer.refuse(&refused), verdict()));
         }
         self.admitted(verdict, report, shows)
     }
 
     /// Of a request that limits let pass.
     #[inline]
-    fn admitted(&self, verdict: Verdict, report: &Report<'_>, shows_headers: bool) -> Decided {
+    fn admitted(
+        &self,
+        verdict: impl FnOnce() -> Verdict,
+        report: &Report<'_>,
+        shows_headers: bool,
+    ) -> Decided {
         let headers = if shows_headers { report.limit_headers() } else { LimitHeaders::default() };
-        let mark = if self.present.degrades { Mark::ByVerdict } else { Mark::Any };
-        Decided::Passes(Passed::new(verdict, headers, mark))
+        let is_needed = self.present.degrades || self.tells.anybody();
+        Decided::Passes(Passed::new(is_needed.then(verdict), headers, self.tells))
     }
 }
 

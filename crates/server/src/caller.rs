@@ -94,8 +94,9 @@ impl<F> fmt::Debug for ByClosure<F> {
 /// What becomes of a caller whose tenant the policy does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UnknownTenant {
-    /// It is treated as `anonymous`: counted by its address, whichever user it is. The handler sees it by
-    /// [`Verdict::is_tenant_known`](crate::Verdict::is_tenant_known).
+    /// It is treated as `anonymous`: counted by its address, whichever user it is. Layers further out see it by
+    /// [`Verdict::is_tenant_known`](crate::Verdict::is_tenant_known), and so does the handler if the layer is
+    /// [told to](crate::LimitLayer::telling_service) tell it.
     #[default]
     Anonymous,
     /// It is answered 403, or gRPC's `PERMISSION_DENIED`.

@@ -24,7 +24,6 @@ pub(crate) struct Held<S, B> {
     /// Ready for it, until it is known to have to wait.
     pub(crate) service: S,
     pub(crate) request: Request<B>,
-    pub(crate) wants_verdict: bool,
     /// Whether it may have to stand in line: then it must not keep what makes the service ready, say one of few
     /// slots, from requests that need not.
     pub(crate) may_stand_in_line: bool,
@@ -110,7 +109,7 @@ where
                     }
                     let mut held = *held.take().expect("admitted once");
                     let passed = passed.take().expect("admitted once");
-                    passed.tell_request(&mut held.request, held.wants_verdict);
+                    passed.tell_request(&mut held.request);
                     let answer = held.service.call(held.request);
                     Step::Serving { answer, passed: Some(passed) }
                 }

@@ -26,7 +26,7 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// The host it is for, without its port.
+    /// The host it is for, without its port, and without a name and password: they would make another host of it, which no route is for.
     pub(crate) fn host(&self) -> &'r str {
         let named = match self.uri.authority() {
             Some(authority) => authority.as_str(),
@@ -35,10 +35,13 @@ impl<'r> Head<'r> {
                 header.and_then(|value| value.to_str().ok()).unwrap_or_default()
             }
         };
-        // `[::1]:80` ends its host with the bracket.
-        match named.rfind(':') {
-            Some(at) if !named[at..].contains(']') => &named[..at],
-            _ => named,
-        }
+        let named = named.rsplit_once('@').map_or(named, |(_, host)| host);
+        // `[::1]:80` ends its host with the bracket. Elsewhere a service that splits off a port does so at the first colon: `a:80:90`, though
+        // it is none, is a's.
+        let end = match named.starts_with('[') {
+            true => named.find(']').map(|bracket| bracket + 1),
+            false => named.find(':'),
+        };
+        end.map_or(named, |end| &named[..end])
     }
 }

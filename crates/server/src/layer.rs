@@ -15,6 +15,7 @@ use crate::caller::{Identify, UnknownTenant};
 use crate::future::{Held, LimitedFuture};
 use crate::head::Head;
 use crate::limits::Limits;
+use crate::passed::Tells;
 
 /// Limits the service it is put around. Made by [`Limits::layer`].
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct LimitLayer<I, C = SystemClock, K = EitherBody> {
     /// Behind one count: axum clones a layer and its service for each request.
     door: Arc<Door<I, C>>,
     unknown: UnknownTenant,
-    tells_service: bool,
+    tells: Tells,
     bodies: PhantomData<fn() -> K>,
 }
 
@@ -36,15 +37,15 @@ struct Door<I, C> {
 impl<I, C> LimitLayer<I, C> {
     pub(crate) fn new(limits: Limits<C>, identify: I) -> LimitLayer<I, C> {
         let (door, unknown) = (Arc::new(Door { limits, identify }), UnknownTenant::default());
-        LimitLayer { door, unknown, tells_service: false, bodies: PhantomData }
+        LimitLayer { door, unknown, tells: Tells::default(), bodies: PhantomData }
     }
 
     /// Answers in the service's own type of body, where that can be made of [`Bytes`](bytes::Bytes), as axum's can. It saves axum from
     /// putting every response's body into a box.
     #[must_use]
     pub fn same_body(self) -> LimitLayer<I, C, SameBody> {
-        let LimitLayer { door, unknown, tells_service, .. } = self;
-        LimitLayer { door, unknown, tells_service, bodies: PhantomData }
+        let LimitLayer { door, unknown, tells, .. } = self;
+        LimitLayer { door, unknown, tells, bodies: PhantomData }
     }
 }
 
@@ -59,7 +60,23 @@ impl<I, C, K> LimitLayer<I, C, K> {
     /// Puts the [`Verdict`](crate::Verdict) into the extensions of requests that are passed on, too, for handlers that want to know it.
     #[must_use]
     pub fn telling_service(mut self) -> LimitLayer<I, C, K> {
-        self.tells_service = true;
+        self.tells.service = true;
+        self
+    }
+
+    /// Lets requests keep an `X-RateLimit-Degraded` that they come with. Only for a service that nobody reaches but through a gateway, whose
+    /// mark it is: others would mark themselves.
+    #[must_use]
+    pub fn trusting_marks(mut self) -> LimitLayer<I, C, K> {
+        self.tells.trusts_marks = true;
+        self
+    }
+
+    /// Leaves the [`Verdict`](crate::Verdict) out of the extensions of responses that passed, where no layer further out looks at it: that saves
+    /// three allocations a request. Refusals have it all the same.
+    #[must_use]
+    pub fn without_verdicts(mut self) -> LimitLayer<I, C, K> {
+        self.tells.layers = false;
         self
     }
 }
@@ -69,7 +86,7 @@ impl<I, C, K> Clone for LimitLayer<I, C, K> {
         LimitLayer {
             door: Arc::clone(&self.door),
             unknown: self.unknown,
-            tells_service: self.tells_service,
+            tells: self.tells,
             bodies: PhantomData,
         }
     }
@@ -120,7 +137,8 @@ where
         let present = limits.present();
         let decided = {
             let caller = identify.identify(head);
-            match Arrived::at(limits, &present, (head, &caller), self.layer.unknown) {
+            let rules = (self.layer.unknown, self.layer.tells);
+            match Arrived::at(limits, &present, (head, &caller), rules) {
                 Arrived::Decided(decided) => decided,
                 Arrived::Asks(ref asked) if !present.may_wait => {
                     asked.decide(limits, &present, head)
@@ -136,7 +154,7 @@ where
         };
         match decided {
             Decided::Passes(passed) => {
-                passed.tell_request(&mut request, self.layer.tells_service);
+                passed.tell_request(&mut request);
                 LimitedFuture::serving(self.inner.call(request), passed)
             }
             Decided::Stays(response) => LimitedFuture::refused(response),
@@ -158,8 +176,7 @@ impl<S: Clone, I, C, K> Limited<S, I, C, K> {
         // The clone has not been polled ready; the one that has is the one to call.
         let clone = self.inner.clone();
         let service = std::mem::replace(&mut self.inner, clone);
-        let wants_verdict = self.layer.tells_service;
-        let held = Held { service, request, wants_verdict, may_stand_in_line };
+        let held = Held { service, request, may_stand_in_line };
         LimitedFuture::waiting(Box::pin(waiting), held)
     }
 }

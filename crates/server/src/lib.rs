@@ -37,8 +37,10 @@
 //! - **What for**: where the policy has routes, a request is for the route that its host, method and path match, and a path
 //!   that only its plain spelling makes a route's is answered 400. A request that no route matches meets all limits but a route's: whether it is 404
 //!   is the service's to say. Operation and cost that the program states go before the route's.
-//! - **What layers further out see**: a [`Verdict`] among the response's extensions. Handlers see it among the request's, where the layer is
-//!   [told to](LimitLayer::telling_service). Where a limit with strategy `degrade` was skipped, request and response have `X-RateLimit-Degraded`.
+//! - **What layers further out see**: a [`Verdict`] among the extensions of every response; of refusals alone where the layer goes
+//!   [without](LimitLayer::without_verdicts). Handlers see it among the request's, where the layer is [told to](LimitLayer::telling_service). Where
+//!   a limit with strategy `degrade` was skipped, request and response have `X-RateLimit-Degraded`. A request that comes with such a mark loses
+//!   it, unless another of these layers has set it, or [the layer trusts](LimitLayer::trusting_marks) the gateway before it.
 //! - **What callers see**: the limit headers that the gateway would write. What the service itself says of limits is removed, also where the
 //!   policy shows none; its other headers, and its `X-Request-Id`, are left alone.
 //! - **Where it is counted**: in this process, or wherever the [`Gate`] that is [handed in](Limits::over) keeps its counters, say in Redis.

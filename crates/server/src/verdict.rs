@@ -27,7 +27,8 @@ pub enum Outcome {
     Forbidden,
 }
 
-/// What became of a request: in the extensions of every response, and of requests that are passed on by a layer that
+/// What became of a request: in the extensions of every response, unless the layer goes
+/// [without](crate::LimitLayer::without_verdicts), and then of refusals; and of requests that a layer passes on which
 /// [tells the service](crate::LimitLayer::telling_service).
 ///
 /// ```

@@ -45,21 +45,21 @@ async fn an_unknown_tenant_is_anonymous_and_counted_by_its_address_unless_told_o
     for user in ["ada", "bob"] {
         let answer = ask(&mut service, by(user)).await;
         assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-limit")), (200, "2"));
-        assert!(!answer.verdict.is_tenant_known());
+        assert!(!answer.verdict().is_tenant_known());
     }
     let refused = ask(&mut service, by("eve")).await;
-    assert_eq!(refused.verdict.outcome(), Outcome::Refused);
+    assert_eq!(refused.verdict().outcome(), Outcome::Refused);
 
     let mut forbidding =
         layer.clone().unknown_tenant(UnknownTenant::Forbidden).layer(handler(hello));
     let answer = ask(&mut forbidding, by("ada")).await;
-    assert_eq!((answer.status.as_u16(), answer.verdict.outcome()), (403, Outcome::Forbidden));
+    assert_eq!((answer.status.as_u16(), answer.verdict().outcome()), (403, Outcome::Forbidden));
     assert_eq!(answer.json()["detail"], "The caller's tenant is not known here.");
 
     let mut letting = layer.unknown_tenant(UnknownTenant::Unlimited).layer(handler(hello));
     let answer = ask(&mut letting, by("ada")).await;
     assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-limit")), (200, ""));
-    assert!(!answer.verdict.is_tenant_known());
+    assert!(!answer.verdict().is_tenant_known());
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn plan_operation_and_cost_are_the_programs_to_state() {
     let chat = ask(&mut service, with("cyd", "x-operation", "chat")).await;
     assert_eq!(chat.header("ratelimit-policy"), r#""user-second-2";q=1;w=1"#);
     let refused = ask(&mut service, with("cyd", "x-operation", "chat")).await;
-    assert_eq!(refused.verdict.source(), Some("operation:free/chat"));
+    assert_eq!(refused.verdict().source(), Some("operation:free/chat"));
     assert_eq!(ask(&mut service, with("cyd", "x-operation", "read")).await.status, 200);
 
     let dear = ask(&mut service, with("dan", "x-cost", "3")).await;
@@ -117,7 +117,7 @@ async fn plan_operation_and_cost_are_the_programs_to_state() {
     assert_eq!((free.status.as_u16(), free.headers.len()), (200, 0));
     let never = ask(&mut service, with("eve", "x-cost", "4")).await;
     assert_eq!(never.json()["error"]["code"], "COST_EXCEEDS_LIMIT");
-    assert!(never.header("retry-after").is_empty() && never.verdict.retry_after().is_none());
+    assert!(never.header("retry-after").is_empty() && never.verdict().retry_after().is_none());
 }
 
 const ROUTES: &str = "
@@ -178,7 +178,7 @@ tenants: [ { id: acme, plan: free } ]
     // Nothing of it was taken: who states none is charged to the route's.
     assert_eq!(ask(&mut silent, get("/chat")).await.status, 200);
     let refused = ask(&mut silent, get("/chat")).await;
-    assert_eq!(refused.verdict.source(), Some("operation:free/chat"));
+    assert_eq!(refused.verdict().source(), Some("operation:free/chat"));
 }
 
 /// A wildcard of the service takes `/files/../health` for a file, and here it would be free.
@@ -188,6 +188,38 @@ async fn a_path_that_only_its_plain_spelling_makes_a_routes_is_bad() {
     for bad in ["/files/../health", "/./slow", "/%68ealth", "/files//../slow", "/a%00", "/a%2"] {
         let answer = ask(&mut acme(&limits), get(bad)).await;
         assert_eq!(answer.status, 400, "{bad}");
-        assert_eq!(answer.verdict.outcome(), Outcome::Malformed, "{bad}");
+        assert_eq!(answer.verdict().outcome(), Outcome::Malformed, "{bad}");
+    }
+}
+
+/// A name and password in front of a host are no part of it, nor is what follows it, were it two ports.
+#[tokio::test]
+async fn a_route_of_a_host_is_that_hosts_however_it_is_written() {
+    let text = "
+plans: { free: { rate_limit: { sustained: { rate: 1000 }, scope: user } } }
+tenants: [ { id: acme, plan: free } ]
+upstreams: { here: { url: 'http://127.0.0.1:1' } }
+routes:
+  - { path: /, hosts: [ api.example.com, '[::1]' ], upstream: here, rate_limit: { cost: 7 } }
+";
+    let hosts = [
+        "api.example.com",
+        "api.example.com:8080",
+        "x@api.example.com",
+        "x:y@api.example.com:8080",
+        "[::1]",
+        "[::1]:8080",
+        "x@[::1]:8080",
+    ];
+    let by_header = |host: &str| Request::get("/").header("host", host).body(()).unwrap();
+    let by_uri = |host: &str| get(&format!("http://{host}/"));
+    let requests = hosts.iter().flat_map(|host| [by_uri(host), by_header(host)]);
+    // No URI can be so.
+    let odd = ["api.example.com:80:90", "[::1]x:80", "[::1]:80:90"].map(by_header);
+    for request in requests.chain(odd) {
+        let (limits, _) = limits(text);
+        let told = format!("{} {:?}", request.uri(), request.headers());
+        let answer = ask(&mut acme(&limits), request).await;
+        assert_eq!(answer.header("x-ratelimit-remaining"), "993", "{told}");
     }
 }

@@ -113,8 +113,8 @@ async fn services_that_share_their_counters_admit_together_what_the_limit_says()
     }
     for service in &mut services {
         let refused = ask(service, by("ada")).await;
-        assert_eq!((refused.status.as_u16(), refused.verdict.outcome()), (429, Outcome::Refused));
-        assert_eq!(refused.verdict.source(), Some("plan:free"));
+        assert_eq!((refused.status.as_u16(), refused.verdict().outcome()), (429, Outcome::Refused));
+        assert_eq!(refused.verdict().source(), Some("plan:free"));
         assert_eq!(ask(service, by("bob")).await.status, 200);
     }
 
@@ -127,6 +127,6 @@ async fn services_that_share_their_counters_admit_together_what_the_limit_says()
     redis.kill();
     let unavailable = ask(&mut services[0], by("cyd")).await;
     assert_eq!(unavailable.status, 503);
-    assert_eq!(unavailable.verdict.outcome(), Outcome::Unavailable);
-    assert!(!unavailable.verdict.is_admitted());
+    assert_eq!(unavailable.verdict().outcome(), Outcome::Unavailable);
+    assert!(!unavailable.verdict().is_admitted());
 }

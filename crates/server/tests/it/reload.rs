@@ -61,7 +61,7 @@ async fn while_too_much_is_pending_everybody_is_refused_and_nothing_is_charged()
     assert_eq!(ask(&mut service, get("/")).await.status, 200);
     limits.set_pending(150);
     let refused = ask(&mut service, get("/")).await;
-    assert_eq!((refused.status.as_u16(), refused.verdict.outcome()), (503, Outcome::Overloaded));
+    assert_eq!((refused.status.as_u16(), refused.verdict().outcome()), (503, Outcome::Overloaded));
     assert_eq!(refused.header("retry-after-ms"), "500");
     assert_eq!(refused.json()["error"]["code"], "BACKPRESSURE");
     assert_eq!(refused.json()["error"]["source"], "service");

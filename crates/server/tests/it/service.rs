@@ -15,7 +15,7 @@ use tollgate_server::{Caller, LimitLayer, Limited, Limits, Verdict};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::support::{Answer, acme, ask, get, handler, limits};
+use crate::support::{Answer, acme, ask, get, handler, hello, limits};
 
 const POLICY: &str = "
 plans: { free: { rate_limit: { sustained: { rate: 2 }, scope: user } } }
@@ -122,7 +122,19 @@ async fn a_handler_sees_the_verdict_where_the_layer_is_told_so() {
         Response::new("".into())
     });
     let mut service = limits.layer(|_| Caller::of("acme").user("bob")).layer(silent);
-    assert_eq!(ask(&mut service, get("/")).await.verdict.remaining(), Some(1));
+    assert_eq!(ask(&mut service, get("/")).await.verdict().remaining(), Some(1));
+}
+
+#[tokio::test]
+async fn layers_further_out_see_the_verdict_of_all_responses_or_of_refusals_alone() {
+    let (limits, _) = limits(POLICY);
+    let layer = limits.layer(|_| Caller::of("acme").user("ada"));
+    let mut service = layer.clone().layer(handler(hello));
+    assert_eq!(ask(&mut service, get("/")).await.verdict().remaining(), Some(1));
+    let mut service = layer.without_verdicts().layer(handler(hello));
+    assert!(ask(&mut service, get("/")).await.told.is_none());
+    let refused = ask(&mut service, get("/")).await;
+    assert_eq!((refused.status.as_u16(), refused.verdict().is_admitted()), (429, false));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use tollgate_engine::{Clock, Time};
 use tollgate_server::{Caller, Limits, Outcome, Verdict};
 use tower_layer::Layer;
 
-use crate::support::{acme, ask, get, handler, hello, limits, policy, text};
+use crate::support::{self, acme, ask, get, handler, hello, limits, policy, text};
 
 fn plan(strategy: &str) -> String {
     format!(
@@ -44,10 +44,10 @@ async fn refused_by_reject_it_is_told_when_to_come_back_and_the_service_is_not_a
     let refused = ask(&mut service, get("/")).await;
     assert_eq!(refused.status, 429);
     assert_eq!(refused.header("retry-after-ms"), "750");
-    assert_eq!(refused.verdict.outcome(), Outcome::Refused);
-    assert_eq!(refused.verdict.retry_after(), Some(Duration::from_millis(750)));
-    assert_eq!(refused.verdict.policy().unwrap().to_string(), "user-second");
-    assert_eq!(refused.verdict.source(), Some("plan:free"));
+    assert_eq!(refused.verdict().outcome(), Outcome::Refused);
+    assert_eq!(refused.verdict().retry_after(), Some(Duration::from_millis(750)));
+    assert_eq!(refused.verdict().policy().unwrap().to_string(), "user-second");
+    assert_eq!(refused.verdict().source(), Some("plan:free"));
     assert_eq!(served.load(Relaxed), 1);
     clock.advance(Duration::from_millis(750));
     assert_eq!(ask(&mut service, get("/")).await.status, 200);
@@ -73,8 +73,8 @@ async fn degraded_it_passes_marked_on_both_sides_and_nobody_marks_himself() {
         let mark = text(request.headers(), "x-ratelimit-degraded");
         http::Response::new(format!("{mark} {:?}", verdict.outcome()).into())
     });
-    let mut service =
-        limits.layer(|_| Caller::of("acme").user("ada")).telling_service().layer(told);
+    let layer = limits.layer(|_| Caller::of("acme").user("ada"));
+    let mut service = layer.telling_service().layer(told);
     let marked = || Request::get("/").header("x-ratelimit-degraded", "me").body(()).unwrap();
     let first = ask(&mut service, marked()).await;
     assert_eq!((&*first.body, first.header("x-ratelimit-degraded")), (&b" Admitted"[..], ""));
@@ -82,7 +82,47 @@ async fn degraded_it_passes_marked_on_both_sides_and_nobody_marks_himself() {
     assert_eq!(second.status, 200);
     assert_eq!(&*second.body, b"user-second Degraded");
     assert_eq!(second.header("x-ratelimit-degraded"), "user-second");
-    assert_eq!(second.verdict.remaining(), Some(0));
+    assert_eq!(second.verdict().remaining(), Some(0));
+    // Where nothing degrades, nobody is degraded, whether or not anybody is told the verdict.
+    let says = handler(|request| {
+        http::Response::new(text(request.headers(), "x-ratelimit-degraded").to_owned().into())
+    });
+    for strategy in ["strategy: reject", "strategy: observe"] {
+        let layer = || support::limits(&plan(strategy)).0.layer(|_| Caller::of("acme").user("ada"));
+        for layer in [layer(), layer().telling_service()] {
+            let mut service = layer.layer(says.clone());
+            let free = ask(&mut service, marked()).await;
+            assert_eq!((&*free.body, free.header("x-ratelimit-degraded")), (&b""[..], ""));
+        }
+    }
+    let (limits, _) = support::limits(&plan("strategy: reject"));
+    let free = limits.layer(|_| Caller::of("acme").user("ada").cost(0));
+    assert_eq!(&*ask(&mut free.layer(says), marked()).await.body, b"");
+}
+
+/// The outer one's limit is used up, the inner one's is not.
+#[tokio::test]
+async fn what_one_layer_has_marked_another_further_in_does_not_unmark() {
+    let says = handler(|request| {
+        http::Response::new(text(request.headers(), "x-ratelimit-degraded").to_owned().into())
+    });
+    let layer = |strategy| limits(&plan(strategy)).0.layer(|_| Caller::of("acme"));
+    let inner = layer("strategy: observe").same_body().layer(says);
+    let mut service = layer("strategy: degrade").layer(inner);
+    let marked = || Request::get("/").header("x-ratelimit-degraded", "me").body(()).unwrap();
+    let marks = [ask(&mut service, marked()).await, ask(&mut service, marked()).await];
+    assert_eq!(marks.map(|answer| answer.body), ["", "user-second"]);
+}
+
+#[tokio::test]
+async fn the_mark_of_a_gateway_in_front_is_kept_where_the_layer_trusts_it() {
+    let says = handler(|request| {
+        http::Response::new(text(request.headers(), "x-ratelimit-degraded").to_owned().into())
+    });
+    let layer = limits(&plan("strategy: reject")).0.layer(|_| Caller::of("acme"));
+    let marked = || Request::get("/").header("x-ratelimit-degraded", "user-day").body(()).unwrap();
+    let mut service = layer.trusting_marks().layer(says);
+    assert_eq!(&*ask(&mut service, marked()).await.body, b"user-day");
 }
 
 #[tokio::test]
@@ -92,8 +132,8 @@ async fn observed_it_passes_and_nothing_is_told() {
     for _ in 0..3 {
         let answer = ask(&mut service, get("/")).await;
         assert_eq!((answer.status.as_u16(), answer.headers.len()), (200, 0));
-        assert_eq!(answer.verdict.outcome(), Outcome::Admitted);
-        assert!(answer.verdict.policy().is_none());
+        assert_eq!(answer.verdict().outcome(), Outcome::Admitted);
+        assert!(answer.verdict().policy().is_none());
     }
 }
 
@@ -140,7 +180,7 @@ async fn silenced_limits_tell_only_when_to_come_back() {
     let (limits, _) = limits(&plan("response_headers: false"));
     let mut service = acme(&limits);
     let answer = ask(&mut service, get("/")).await;
-    assert_eq!((answer.headers.len(), answer.verdict.remaining()), (0, Some(0)));
+    assert_eq!((answer.headers.len(), answer.verdict().remaining()), (0, Some(0)));
     let refused = ask(&mut service, get("/")).await;
     assert_eq!((refused.header("retry-after"), refused.header("x-ratelimit-limit")), ("1", ""));
 }

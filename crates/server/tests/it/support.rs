@@ -54,13 +54,18 @@ impl<F: Fn(&Request<()>) -> Response<Full<Bytes>>> Service<Request<()>> for Hand
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    pub verdict: Verdict,
+    /// If it is told.
+    pub told: Option<Verdict>,
     pub body: Bytes,
 }
 
 impl Answer {
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub fn verdict(&self) -> &Verdict {
+        self.told.as_ref().expect("a layer that tells")
     }
 
     pub fn json(&self) -> serde_json::Value {
@@ -77,8 +82,8 @@ where
     poll_fn(|cx| service.poll_ready(cx)).await.unwrap();
     let (parts, body) = service.call(request).await.unwrap().into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    let verdict = parts.extensions.get::<Verdict>().cloned().unwrap();
-    Answer { status: parts.status, headers: parts.headers, verdict, body }
+    let told = parts.extensions.get::<Verdict>().cloned();
+    Answer { status: parts.status, headers: parts.headers, told, body }
 }
 
 pub fn policy(text: &str) -> Policy {
