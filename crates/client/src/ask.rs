@@ -15,8 +15,16 @@ pub enum Priority {
 /// What a request asks of the pacer. Put into a request's extensions, the middleware finds it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// What the server will charge for it, where that is known; 1 is a good guess where it is not. What costs 0 waits for no
-    /// limit and behind nobody, only for a server that wants to be left alone.
+    /// What the server will charge for it, where that is known; 1 is a good guess where it is not.
+    ///
+    /// Limits that count requests whatever they cost, as quotas do, are found out by what passes, as far as that shows it for certain: one
+    /// that this client shares with others, one that comes back all the time or every few seconds, and one that fills up as a bucket of
+    /// costs would, may be taken for one of costs for good. Of such a limit what is less than one cost is left over.
+    ///
+    /// What costs more than a limit ever admits does not wait for it: the server says that it will not do. But only one such request is on
+    /// its way at a time until the limit is found to count requests, and what is refused for good again and again waits ever longer.
+    ///
+    /// What costs 0 waits for no limit and behind nobody, only for a server that wants to be left alone.
     pub cost: u64,
     /// Before whom it goes.
     pub priority: Priority,

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::PacedBody;
-use crate::retry::Call;
+use crate::retry::{Call, Retry};
 use crate::{Ask, Error, Pacer, Pacers, Permit};
 
 /// Makes a copy of a request's body to send it again.
@@ -115,20 +115,22 @@ where
     R: Replay<B>,
 {
     let (mut call, mut permit) = Call::begin(pacer, ask).await.map_err(Error::Limited)?;
+    let mut retry: Option<Retry> = None;
     loop {
         let again = if call.is_last() { None } else { copy(&request, &replay) };
         let method = request.method().clone();
         permit = make_ready(&mut inner, &mut call, permit).await?;
+        retry.take().into_iter().for_each(Retry::made);
         let response = inner.call(request).await.map_err(Error::Service)?;
         let (response, heard) = PacedBody::listen(response, permit);
         // A gRPC call that has begun is not sent again.
         let (Some(copy), Some(heard)) = (again, heard) else { return Ok(response) };
         // An answer is better than none: whoever may not wait so long gets the one that is there.
         let next = call.again(&method, response.status(), &heard).await;
-        let Some(next) = next else { return Ok(response) };
+        let Some((next, allowed)) = next else { return Ok(response) };
         // It may keep the place that the next one needs.
         drop(response);
-        (request, permit) = (copy, next);
+        (request, permit, retry) = (copy, next, Some(allowed));
     }
 }
 

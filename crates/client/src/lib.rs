@@ -57,6 +57,7 @@ mod permit;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod retry;
+mod room;
 mod settings;
 mod status;
 

@@ -1,10 +1,8 @@
 //! The pace of one server and key, as something to await.
 //!
-//! Whoever may not go at once waits in a room, in order of priority, then of arrival. Only the first there looks at the
-//! time; whoever leaves the room wakes the next, and so does every answer, because it may have changed the pace.
+//! Whoever may not go at once waits in a [room](crate::room). Only the first there looks at the time; whoever leaves wakes the next, and so
+//! does every answer, because it may have changed the pace.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,9 +15,10 @@ use tollgate_core::Time;
 use tollgate_wire::read::read;
 
 use crate::clock::Clock;
-use crate::pace::{Pace, START_STEP, Ticket};
+use crate::pace::{Load, Pace, START_STEP, Ticket};
 use crate::permit::is_refused;
 use crate::retry::Budget;
+use crate::room::{Place, Room, Waiting};
 use crate::{Ask, Permit, Priority, Settings, Status, TooLong};
 
 /// Paces requests to one server under one key. Clones pace together.
@@ -56,10 +55,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Inner {
     pace: Pace,
-    room: BTreeMap<Place, Waiting>,
-    /// What all in the room cost together, by priority.
-    cost_waiting: [u64; 3],
-    arrivals: u64,
+    room: Room,
     budget: Budget,
 }
 
@@ -69,47 +65,6 @@ struct Attempt {
     ask: Ask,
     patience: Duration,
     is_retry: bool,
-}
-
-/// Where in the room: higher priority first, then who came first.
-type Place = (Reverse<Priority>, u64);
-
-#[derive(Debug)]
-struct Waiting {
-    cost: u64,
-    woken: Arc<Notify>,
-}
-
-impl Inner {
-    fn wake_first(&self) {
-        if let Some((_, waiting)) = self.room.first_key_value() {
-            waiting.woken.notify_one();
-        }
-    }
-
-    fn enter(&mut self, place: Place, waiting: Waiting) {
-        let sum = &mut self.cost_waiting[place.0.0 as usize];
-        *sum = sum.saturating_add(waiting.cost);
-        self.room.insert(place, waiting);
-    }
-
-    fn leave(&mut self, place: Place) {
-        if let Some(waiting) = self.room.remove(&place) {
-            let sum = &mut self.cost_waiting[place.0.0 as usize];
-            *sum = sum.saturating_sub(waiting.cost);
-        }
-    }
-
-    /// What goes before this place.
-    fn cost_before(&self, place: Place) -> u64 {
-        let before = self.room.range(..place);
-        before.fold(0, |all, (_, waiting)| all.saturating_add(waiting.cost))
-    }
-
-    /// What goes before a newcomer of this priority.
-    fn cost_ahead(&self, priority: Priority) -> u64 {
-        self.cost_waiting[priority as usize..].iter().fold(0, |all, cost| all.saturating_add(*cost))
-    }
 }
 
 /// Every pacer jitters in its own way.
@@ -123,9 +78,7 @@ impl Pacer {
             ^ PACERS.fetch_add(1, Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let inner = Inner {
             pace: Pace::new(settings.longest_silence, seed),
-            room: BTreeMap::new(),
-            cost_waiting: [0; 3],
-            arrivals: 0,
+            room: Room::default(),
             budget: Budget::new(settings.retry_ratio),
         };
         Pacer(Arc::new(Shared { clock, settings, inner: Mutex::new(inner) }))
@@ -169,10 +122,11 @@ impl Pacer {
     fn at_once(&self, attempt: Attempt) -> Option<Permit> {
         let now = self.now();
         let mut inner = self.0.inner.lock();
-        let is_first = inner.room.is_empty() || attempt.ask.is_free();
+        let is_aside = inner.pace.sets_aside(attempt.ask.cost);
+        let is_first = inner.room.is_empty_for(is_aside) || attempt.ask.is_free();
         let is_free = is_first
             && !inner.pace.is_starting(now)
-            && inner.pace.wait(now, 0, attempt.ask.cost).is_zero();
+            && inner.pace.wait(now, Load::default(), attempt.ask.cost).is_zero();
         is_free.then(|| self.permit(&mut inner, attempt, now))
     }
 
@@ -186,9 +140,10 @@ impl Pacer {
     async fn wait(&self, attempt: Attempt) -> Result<Permit, TooLong> {
         let Attempt { ask, patience, .. } = attempt;
         let began = self.now();
-        let guest = {
+        let mut guest = {
             let mut inner = self.0.inner.lock();
-            let ahead = inner.cost_ahead(ask.priority);
+            let is_aside = inner.pace.sets_aside(ask.cost);
+            let ahead = inner.room.load_ahead(ask.priority, is_aside);
             let wait = inner.pace.wait(began, ahead, ask.cost);
             if wait > patience {
                 return Err(TooLong::new(wait, patience));
@@ -196,10 +151,9 @@ impl Pacer {
             if inner.room.len() >= self.0.settings.max_waiting {
                 return Err(TooLong::new(wait, patience).crowded());
             }
-            inner.arrivals += 1;
-            let place = (Reverse(ask.priority), inner.arrivals);
             let woken = Arc::new(Notify::new());
-            inner.enter(place, Waiting { cost: ask.cost, woken: woken.clone() });
+            let waiting = Waiting { load: inner.pace.load(ask.cost), woken: woken.clone() };
+            let place = inner.room.enter(ask.priority, is_aside, waiting);
             Guest { pacer: self, place, woken }
         };
         loop {
@@ -207,15 +161,19 @@ impl Pacer {
             let left = patience.saturating_sub(now - began);
             let sleep = {
                 let mut inner = self.0.inner.lock();
-                let first = inner.room.first_key_value();
-                let is_first = ask.is_free() || first.is_some_and(|(at, _)| *at == guest.place);
-                let wait = inner.pace.wait(now, 0, ask.cost);
+                let is_aside = inner.pace.sets_aside(ask.cost);
+                if is_aside != guest.place.is_aside {
+                    let load = inner.pace.load(ask.cost);
+                    guest.place = inner.room.change(guest.place, is_aside, load);
+                }
+                let is_first = ask.is_free() || inner.room.is_first(guest.place);
+                let wait = inner.pace.wait(now, Load::default(), ask.cost);
                 let is_starting = inner.pace.is_starting(now);
                 if is_first && wait.is_zero() && !is_starting {
                     return Ok(self.permit(&mut inner, attempt, now));
                 }
                 if left.is_zero() {
-                    let wait = inner.pace.wait(now, inner.cost_before(guest.place), ask.cost);
+                    let wait = inner.pace.wait(now, inner.room.load_before(guest.place), ask.cost);
                     return Err(TooLong::new(wait.max(now - began), patience));
                 }
                 // Whoever is not the first is woken when it is.
@@ -239,7 +197,7 @@ impl Pacer {
             limits: inner.pace.limits(now),
             in_flight: inner.pace.in_flight(),
             waiting,
-            next_in: inner.pace.wait(now, inner.cost_ahead(Priority::Low), 1),
+            next_in: inner.pace.wait(now, inner.room.load_ahead(Priority::Low, false), 1),
         }
     }
 
@@ -262,7 +220,7 @@ impl Pacer {
     pub(crate) fn learn(&self, learn: impl FnOnce(&mut Pace)) {
         let mut inner = self.0.inner.lock();
         learn(&mut inner.pace);
-        inner.wake_first();
+        inner.room.wake_first();
     }
 
     /// Whether the server has asked to be left alone since this had leave to be sent.
@@ -293,7 +251,8 @@ impl Pacer {
         let is_unused = Arc::strong_count(&self.0) == 1;
         let now = self.now();
         let inner = self.0.inner.lock();
-        (is_unused && inner.pace.wait(now, 0, 1).is_zero()).then(|| inner.pace.used_at())
+        (is_unused && inner.pace.wait(now, Load::default(), 1).is_zero())
+            .then(|| inner.pace.used_at())
     }
 
     #[cfg(feature = "reqwest")]
@@ -317,7 +276,7 @@ struct Guest<'p> {
 impl Drop for Guest<'_> {
     fn drop(&mut self) {
         let mut inner = self.pacer.0.inner.lock();
-        inner.leave(self.place);
-        inner.wake_first();
+        inner.room.leave(self.place);
+        inner.room.wake_first();
     }
 }

@@ -1,7 +1,7 @@
 //! One request on its way, and what its answer means.
 
 use http::{HeaderMap, StatusCode};
-use tollgate_wire::names::GRPC_STATUS;
+use tollgate_wire::names::{GRPC_STATUS, X_RATELIMIT_DEGRADED};
 use tollgate_wire::read::{Said, read};
 
 use crate::Pacer;
@@ -60,6 +60,8 @@ impl Permit {
         let outcome = match is_refused {
             true => Outcome::Refused,
             false if status.is_server_error() => Outcome::Failed,
+            false if status.is_client_error() => Outcome::Excused,
+            false if headers.contains_key(&X_RATELIMIT_DEGRADED) => Outcome::Excused,
             false => Outcome::Passed,
         };
         if let Some(ticket) = self.ticket.take() {

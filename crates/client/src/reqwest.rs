@@ -8,7 +8,7 @@ use reqwest_middleware::{Error, Middleware, Next};
 use tokio::time::Instant;
 
 use crate::moved::{Moved, taken_along};
-use crate::retry::Call;
+use crate::retry::{Call, Retry};
 use crate::{Ask, Pacer, Pacers, Permit, TooLong};
 
 /// Paces the requests of a reqwest client, and retries what is safe to retry.
@@ -124,7 +124,7 @@ impl Middleware for PaceMiddleware {
         let who = Who { ask, key: self.pacers.key(&uri, &credentials, ask.operation), credentials };
         let pacer = self.pacers.pacer_for(&uri, request.headers(), ask);
         let (mut call, mut permit) = Call::begin(pacer, ask).await.map_err(Error::middleware)?;
-        let mut answered = None;
+        let (mut answered, mut retry) = (None, None);
         loop {
             let again = if call.is_last() { None } else { request.try_clone() };
             let (method, asked) = (request.method().clone(), request.url().clone());
@@ -134,15 +134,11 @@ impl Middleware for PaceMiddleware {
                     beyond
                 }
                 // An answer is better than none: whoever may not wait so long gets the one that is there.
-                Err(too_long) => {
-                    if answered.is_some() {
-                        call.not_again();
-                    }
-                    return answered.ok_or_else(|| Error::middleware(too_long));
-                }
+                Err(too_long) => return answered.ok_or_else(|| Error::middleware(too_long)),
             };
             // It may keep the connection that the next one needs.
             drop(answered.take());
+            retry.take().into_iter().for_each(Retry::made);
             let at = Instant::now();
             let response = next.clone().run(request, extensions).await;
             let sent = Sent { permit, beyond, at };
@@ -163,9 +159,10 @@ impl Middleware for PaceMiddleware {
                 self.moved.forget(who.key);
             }
             let Some(copy) = again else { return Ok(response) };
-            let next_permit = call.again(&method, response.status(), &heard).await;
-            let Some(next_permit) = next_permit else { return Ok(response) };
-            (request, permit, answered) = (copy, next_permit, Some(response));
+            let leave = call.again(&method, response.status(), &heard).await;
+            let Some((next_permit, allowed)) = leave else { return Ok(response) };
+            (request, permit) = (copy, next_permit);
+            (answered, retry) = (Some(response), Some(allowed));
         }
     }
 }

@@ -87,29 +87,23 @@ impl Call {
         self.sent >= self.pacer.settings().max_attempts
     }
 
-    /// Leave to send it once more, if that is safe and its wait not too long.
+    /// Leave to send it once more, if that is safe and its wait not too long. It may still be given up before it is sent: until then
+    /// the budget has its retry back.
     pub(crate) async fn again(
         &mut self,
         method: &Method,
         status: StatusCode,
         heard: &Heard,
-    ) -> Option<Permit> {
+    ) -> Option<(Permit, Retry)> {
         if self.is_last() || !is_safe(method, status, heard) {
             return None;
         }
         let retry = Retry::begin(&self.pacer)?;
         let began = self.pacer.now();
         let permit = self.wait(heard).await?;
-        retry.made();
         self.patience = self.patience.saturating_sub(self.pacer.now() - began);
         self.sent += 1;
-        Some(permit)
-    }
-
-    /// What had leave to be sent once more is not.
-    #[cfg(feature = "reqwest")]
-    pub(crate) fn not_again(&self) {
-        self.pacer.keep_retry();
+        Some((permit, retry))
     }
 
     async fn wait(&self, heard: &Heard) -> Option<Permit> {
@@ -127,14 +121,17 @@ impl Call {
 }
 
 /// A retry that the budget allows. Unless it is made it is given back, however the waiting ends.
-struct Retry(Option<Pacer>);
+#[derive(Debug)]
+#[must_use = "it is given back unless it is made"]
+pub(crate) struct Retry(Option<Pacer>);
 
 impl Retry {
     fn begin(pacer: &Pacer) -> Option<Retry> {
         pacer.may_retry().then(|| Retry(Some(pacer.clone())))
     }
 
-    fn made(mut self) {
+    /// It is being sent.
+    pub(crate) fn made(mut self) {
         self.0 = None;
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Word<'s> {
     pub(super) latest: Time,
     pub(super) ticket: Ticket,
     pub(super) said: &'s Said,
+    /// Of the limits that it shows, those that lacked what was asked for.
+    pub(super) lacking: &'s [&'s Seen],
     /// How many had been sent when it was heard.
     pub(super) sendings: u64,
 }
@@ -65,10 +67,8 @@ impl Holds {
 
     /// The server says how long.
     pub(super) fn tell(&mut self, word: Word<'_>) {
-        let Word { mut until, latest, ticket, said, sendings } = word;
-        let lacks = |seen: &&Seen| seen.remaining.is_some_and(|left| left < ticket.cost);
-        let named = said.limits.iter().filter(lacks).map(|seen| seen.name.clone());
-        let causes: Vec<String> = named.collect();
+        let Word { mut until, latest, ticket, said, lacking, sendings } = word;
+        let causes: Vec<String> = lacking.iter().map(|seen| seen.name.clone()).collect();
         let asked_at = (ticket.sent_at, ticket.number);
         // A hold that is over stays in the list for this: what is older than its word is over too.
         if self.told.iter().any(|hold| hold.asked_at > asked_at && hold.causes == causes) {

@@ -22,17 +22,21 @@ mod learn;
 mod reading;
 mod renewal;
 mod told;
+mod unit;
 
 use std::time::Duration;
 
 use tollgate_core::Time;
 use tollgate_wire::read::Seen;
 
+use super::load::Load;
 use super::{START_STEP, Ticket};
 use crate::LimitStatus;
 pub(crate) use reading::{Reading, Refusal};
 use renewal::Renewal;
 use told::Told;
+use unit::Evidence;
+pub(crate) use unit::Unit;
 
 /// How the limit comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,10 @@ pub(crate) enum Refill {
 #[derive(Clone, Debug)]
 pub(crate) struct LimitPace {
     pub(crate) name: String,
+    /// Calls are charged to one of several, and the server names which.
+    pub(crate) is_resource: bool,
+    pub(crate) unit: Unit,
+    evidence: Evidence,
     refill: Refill,
     /// The largest that remains can be; infinite where the server does not say.
     pub(crate) limit: f64,
@@ -65,7 +73,7 @@ pub(crate) struct LimitPace {
     /// What the server really said, not what became of it since.
     told: Told,
     /// Which sending the last reading answers.
-    read_of: u64,
+    read_of: Load,
     /// The number of the last request that was sent though this limit would have had it wait, unless its answer shows the limit.
     pub(crate) defied_by: Option<u64>,
     /// As of the last reading: what part of the limit is ours, and what is left for others' surprises.
@@ -106,6 +114,9 @@ impl LimitPace {
     pub(crate) fn new(seen: &Seen, reading: &Reading, jitter: f64) -> LimitPace {
         let mut pace = LimitPace {
             name: seen.name.clone(),
+            is_resource: seen.is_resource,
+            unit: Unit::default(),
+            evidence: Evidence::default(),
             refill: Refill::AtReset,
             limit: f64::INFINITY,
             rate: 0.0,
@@ -117,14 +128,14 @@ impl LimitPace {
             read_at: reading.at,
             reset_at: None,
             told: Told::new(reading),
-            read_of: 0,
+            read_of: Load::default(),
             defied_by: None,
             share: 1.0,
             cushion: 0.0,
             spent: 0.0,
             own_late: 0.0,
-            own: reading.charged.max(1.0),
-            total: reading.charged.max(1.0),
+            own: 1.0,
+            total: 1.0,
             cut_after: 0,
             interval: 0.0,
             last_sent: reading.at,
@@ -133,6 +144,10 @@ impl LimitPace {
         };
         pace.note_figures(seen, reading.at);
         pace.refill = pace.first_guess(seen);
+        pace.learn_unit(None, pace.remaining, reading);
+        pace.learn_unit_beyond(seen, reading);
+        pace.own = reading.charged(pace.unit).max(1.0);
+        pace.total = pace.own;
         pace.rebase(seen, reading);
         pace
     }
@@ -169,18 +184,19 @@ impl LimitPace {
     }
 
     pub(crate) fn note_sent(&mut self, ticket: Ticket, jitter: f64) {
-        let (cost, now) = (ticket.cost as f64, ticket.sent_at);
+        let now = ticket.sent_at;
         if self.refill == Refill::AtReset && self.resets().is_some_and(|reset| reset <= now) {
             self.begin_anew(now);
             self.renewal.begin(ticket);
             self.jitter = jitter;
         }
-        self.spent += cost;
+        self.spent += self.unit.of(ticket.load);
         self.last_sent = now;
     }
 
-    pub(crate) fn note_unsent(&mut self, cost: f64) {
-        self.spent = (self.spent - cost).max(0.0);
+    /// What was noted as sent was not charged to it.
+    pub(crate) fn note_unsent(&mut self, load: Load) {
+        self.spent = (self.spent - self.unit.of(load)).max(0.0);
     }
 
     /// Whether it is no reason to come back when it says: it said so before, and nothing was there.
@@ -188,8 +204,9 @@ impl LimitPace {
         self.renewal.is_broken()
     }
 
-    /// Seconds until `cost` may be sent. Whether an answer is due matters where nothing else can tell more.
-    pub(crate) fn wait(&self, cost: f64, now: Time, is_answer_due: bool) -> f64 {
+    /// Seconds until `load` may be sent. Whether an answer is due matters where nothing else can tell more.
+    pub(crate) fn wait(&self, load: Load, now: Time, is_answer_due: bool) -> f64 {
+        let cost = self.unit.of(load);
         if self.remaining.is_infinite() {
             return 0.0;
         }
@@ -198,7 +215,10 @@ impl LimitPace {
             (Refill::AtReset, _) if is_answer_due && self.renewal.is_doubtful() => {
                 self.wait_for_answer(cost, now)
             }
-            (Refill::AtReset, Some(reset)) => self.wait_for_reset(reset, cost, now),
+            (Refill::AtReset, Some(reset)) => {
+                let wait = self.wait_for_reset(reset, cost, now);
+                self.wait_to_settle(load, now, is_answer_due).map_or(wait, |it| wait.min(it))
+            }
             (Refill::AtReset, None) if is_answer_due => self.wait_for_answer(cost, now),
             (Refill::AtReset, None) => 0.0,
         }
@@ -250,6 +270,15 @@ impl LimitPace {
         // The last of it goes out before the reset, not at it.
         let each = ((reset - now).as_secs_f64() / (mine / cost + 1.0)).min(MOST_SPREAD);
         (each - (now - self.last_sent).as_secs_f64()).max(0.0)
+    }
+
+    /// It seems to count requests, but that may be chance. Before it is waited for until its reset, one request finds out.
+    fn wait_to_settle(&self, load: Load, now: Time, is_answer_due: bool) -> Option<f64> {
+        let is_open = self.unit == Unit::Untold && load.cost > load.requests;
+        let may_pass = is_open && self.left() >= load.requests as f64;
+        let settles = self.evidence.settles_in(now).filter(|_| may_pass)?;
+        let least = if is_answer_due { START_STEP } else { Duration::ZERO };
+        Some(settles.max(least).as_secs_f64())
     }
 
     /// Nothing says when it comes back, and the answer that is due may. Until then no more is sent than was there; but an

@@ -3,7 +3,10 @@
 //! `(state, now) → (state, wait)`. The shell around it sleeps and sends.
 
 mod hold;
+mod hopeless;
 mod limit;
+mod load;
+mod refused;
 mod round;
 mod silent;
 mod ticket;
@@ -14,8 +17,10 @@ use tollgate_core::Time;
 use tollgate_wire::read::{Said, Seen};
 
 use crate::LimitStatus;
-use hold::{Holds, Word};
+use hold::Holds;
+use hopeless::Hopeless;
 use limit::{LimitPace, Reading, Refusal};
+pub(crate) use load::Load;
 use round::Round;
 use silent::Silent;
 pub(crate) use ticket::{Outcome, Ticket};
@@ -37,6 +42,7 @@ pub(crate) struct Pace {
     silent: Silent,
     /// The server asked to stay away.
     holds: Holds,
+    hopeless: Hopeless,
     /// When it last said anything.
     heard_at: Time,
     /// When it was last asked.
@@ -46,11 +52,9 @@ pub(crate) struct Pace {
     /// However long a server wants us away, after so long it is asked again.
     longest_silence: Duration,
     sendings: u64,
-    /// The cost of all of them.
-    sent: u64,
+    sent: Load,
     in_flight: u64,
-    /// The cost of what is in flight.
-    unanswered: u64,
+    unanswered: Load,
     answers: u64,
     /// When the first that is unanswered was sent.
     began_at: Time,
@@ -64,14 +68,15 @@ impl Pace {
             limits: Vec::new(),
             silent: Silent::default(),
             holds: Holds::default(),
+            hopeless: Hopeless::default(),
             heard_at: Time::EPOCH,
             sent_at: Time::EPOCH,
             limits_at: Time::EPOCH,
             longest_silence,
             sendings: 0,
-            sent: 0,
+            sent: Load::default(),
             in_flight: 0,
-            unanswered: 0,
+            unanswered: Load::default(),
             answers: 0,
             began_at: Time::EPOCH,
             round: Round::default(),
@@ -80,23 +85,43 @@ impl Pace {
     }
 
     /// How long to wait before sending `cost`, if `ahead` is sent before it. Zero: not at all.
-    pub(crate) fn wait(&self, now: Time, ahead: u64, cost: u64) -> Duration {
+    pub(crate) fn wait(&self, now: Time, ahead: Load, cost: u64) -> Duration {
+        let is_beyond = self.is_beyond(cost);
         let (limited, asked_at) = match cost {
             0 => (Duration::ZERO, self.used_at()),
-            _ => (self.wait_for_limits(now, ahead.saturating_add(cost)), self.limits_at),
+            _ => (self.wait_for_limits(now, ahead, cost), self.limits_at),
         };
+        let asked_at = if is_beyond { asked_at.max(self.hopeless.tried_at()) } else { asked_at };
+        let limited = limited.max(self.hopeless.left(cost, is_beyond, now));
         let wait = limited.max(self.holds.left(now));
         // A server may be wrong, or lie. One question now and then finds out.
         wait.min(self.longest_silence.saturating_sub(now - asked_at))
     }
 
-    fn wait_for_limits(&self, now: Time, cost: u64) -> Duration {
-        let cost = cost as f64;
-        let mut wait = self.silent.wait(cost, now);
-        for limit in &self.limits {
-            wait = wait.max(limit.wait(cost, now, self.in_flight > 0));
+    fn wait_for_limits(&self, now: Time, ahead: Load, cost: u64) -> Duration {
+        let mut wait = self.silent.wait(ahead.plus(self.load(cost)).cost as f64, now);
+        let load = ahead.plus(Load::of(cost));
+        // What can never pass waits in vain. The server says so, and charges nothing for it.
+        for limit in self.limits.iter().filter(|limit| !limit.never_admits(cost)) {
+            wait = wait.max(limit.wait(load, now, self.in_flight > 0));
         }
         as_wait(wait)
+    }
+
+    /// Whether it costs more than some limit ever admits. Then it is refused, and charged to none; or that limit counts requests.
+    fn is_beyond(&self, cost: u64) -> bool {
+        self.limits.iter().any(|limit| limit.never_admits(cost))
+    }
+
+    /// Whether nobody is to wait behind such a request, because it waits for what others need not wait for.
+    pub(crate) fn sets_aside(&self, cost: u64) -> bool {
+        self.is_beyond(cost) || self.hopeless.holds(cost)
+    }
+
+    /// What a request counts as until it is answered. Of those that go beyond a limit only one is on its way, and nobody is to wait for what it
+    /// is said to cost.
+    pub(crate) fn load(&self, cost: u64) -> Load {
+        Load::of(if self.is_beyond(cost) { 1 } else { cost })
     }
 
     /// Whether too much is unanswered to send more. At first nobody knows how many others share a limit, so what is in
@@ -116,23 +141,30 @@ impl Pace {
         }
         let is_answer_due = self.in_flight > 0;
         self.sendings += 1;
-        self.sent = self.sent.saturating_add(cost);
+        let load = self.load(cost);
+        self.sent = self.sent.plus(load);
         self.sent_at = now;
         self.in_flight += 1;
-        self.unanswered = self.unanswered.saturating_add(cost);
-        let ticket = Ticket { number: self.sendings, cost, of: self.sent, sent_at: now };
+        self.unanswered = self.unanswered.plus(load);
+        let (number, is_beyond) = (self.sendings, self.is_beyond(cost));
+        let ticket = Ticket { number, cost, is_beyond, load, of: self.sent, sent_at: now };
         if cost == 0 {
             return ticket;
         }
-        self.limits_at = now;
+        self.hopeless.sent(ticket, now);
+        // What does not wait for a limit does not ask how that stands either.
+        if !is_beyond {
+            self.limits_at = now;
+        }
         let jitter = self.draw();
         for limit in &mut self.limits {
-            if !as_wait(limit.wait(cost as f64, now, is_answer_due)).is_zero() {
+            let wait = as_wait(limit.wait(load, now, is_answer_due));
+            if !limit.never_admits(cost) && !wait.is_zero() {
                 limit.defied_by = Some(ticket.number);
             }
             limit.note_sent(ticket, jitter);
         }
-        self.silent.note_sent(cost as f64, now);
+        self.silent.note_sent(load.cost as f64, now);
         ticket
     }
 
@@ -148,11 +180,19 @@ impl Pace {
         self.answers += if said.limits.is_empty() { FIRST_ANSWERS } else { 1 };
         self.heard_at = now;
         let is_refused = outcome == Outcome::Refused;
-        if ticket.cost > 0 || is_refused || !said.limits.is_empty() {
+        if self.tells_of_limits(ticket, said, is_refused) {
             self.limits_at = now;
         }
-        let is_limited = is_refused && !is_hopeless(ticket.cost, said);
-        let charged = if is_refused { 0.0 } else { ticket.cost as f64 };
+        if is_refused {
+            self.doubt_units(ticket, said);
+        }
+        let is_limited = is_refused && !self.is_hopeless(ticket.cost, said);
+        let lacking: Vec<&Seen> = match is_limited {
+            true => said.limits.iter().filter(|seen| self.lacks(seen, ticket.cost)).collect(),
+            false => Vec::new(),
+        };
+        // Of several that lack something nobody knows whose wait it is.
+        let after = said.retry_after.filter(|_| lacking.len() == 1);
         let round = now - ticket.sent_at;
         self.round.note(round, now);
         let reading = Reading {
@@ -160,13 +200,17 @@ impl Pace {
             number: ticket.number,
             of: ticket.of,
             unanswered: self.unanswered,
-            charged,
-            refusal: is_limited.then(|| Refusal::new(ticket.cost, said, self.sendings)),
+            load: Load::of(ticket.cost),
+            is_charged: !is_refused,
+            has_passed: matches!(outcome, Outcome::Passed | Outcome::Begun),
+            has_only_begun: outcome == Outcome::Begun,
+            refusal: is_limited.then(|| Refusal::new(ticket.cost, after, self.sendings)),
         };
         if !said.limits.is_empty() {
             let shown = |limit: &LimitPace| said.limits.iter().any(|seen| seen.name == limit.name);
             self.limits.retain_mut(|limit| shown(limit) || !limit.is_gone_beside_others(now));
         }
+        self.note_resource(ticket, said);
         for seen in &said.limits {
             let known = self.limits.iter().position(|limit| limit.name == seen.name);
             match known {
@@ -179,12 +223,24 @@ impl Pace {
             }
         }
         match outcome {
-            Outcome::Refused if is_limited => self.note_refusal(now, ticket, said),
-            Outcome::Refused => {}
-            Outcome::Passed => self.passed(ticket),
+            Outcome::Refused if is_limited => self.note_refusal((now, ticket), said, &lacking),
+            Outcome::Refused => {
+                let jitter = self.draw();
+                self.hopeless.refused(ticket, self.sendings, now, jitter);
+            }
+            Outcome::Passed | Outcome::Excused => self.passed(ticket),
             Outcome::Failed => self.silent.passed(),
             Outcome::Begun => {}
         }
+    }
+
+    /// Whether an answer tells how limits stand that others wait for.
+    fn tells_of_limits(&self, ticket: Ticket, said: &Said, is_refused: bool) -> bool {
+        if !ticket.is_beyond {
+            return ticket.cost > 0 || is_refused || !said.limits.is_empty();
+        }
+        let is_shown = |limit: &LimitPace| said.limits.iter().any(|seen| seen.name == limit.name);
+        self.limits.iter().filter(|limit| limit.never_admits(ticket.cost)).all(is_shown)
     }
 
     /// It was not refused. So whatever it was sent in spite of is over, unless its answer spoke of that again; and so is, by and
@@ -192,6 +248,7 @@ impl Pace {
     pub(crate) fn passed(&mut self, ticket: Ticket) {
         self.silent.passed();
         self.holds.passed(ticket.number);
+        self.hopeless.passed(ticket);
         self.limits
             .retain_mut(|limit| limit.defied_by != Some(ticket.number) && !limit.is_gone(ticket));
     }
@@ -209,14 +266,24 @@ impl Pace {
     /// A call that had been answered was refused after all. When its limits were as it says nobody knows, so none explains it.
     pub(crate) fn refused_late(&mut self, now: Time, said: &Said) {
         (self.heard_at, self.limits_at) = (now, now);
+        // What it was charged shows nothing.
+        self.limits.iter_mut().for_each(LimitPace::refute_unit);
         let said = Said { retry_after: said.retry_after, ..Said::default() };
         // It was said at the call's end, so it is the newest word.
-        let ticket = Ticket { number: self.sendings, cost: 1, of: self.sent, sent_at: now };
-        self.note_refusal(now, ticket, &said);
+        let (number, load) = (self.sendings, Load::of(1));
+        let of = self.sent;
+        let ticket = Ticket { number, cost: 1, is_beyond: false, load, of, sent_at: now };
+        self.note_refusal((now, ticket), &said, &[]);
     }
 
     pub(crate) fn limits(&self, now: Time) -> Vec<LimitStatus> {
         self.limits.iter().map(|limit| limit.status(now)).collect()
+    }
+
+    /// Whether some limit is taken for one that counts requests.
+    #[cfg(test)]
+    pub(crate) fn counts_requests(&self) -> bool {
+        self.limits.iter().any(|limit| limit.unit == limit::Unit::Requests)
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
@@ -228,42 +295,15 @@ impl Pace {
         self.heard_at.max(self.sent_at)
     }
 
-    fn note_refusal(&mut self, now: Time, ticket: Ticket, said: &Said) {
-        let cost = ticket.cost;
-        let after = said.retry_after.filter(|after| !after.is_zero());
-        if let Some(after) = after {
-            let spread = after.mul_f64(0.1).min(Duration::from_secs(1));
-            let until = now + after + spread.mul_f64(self.draw());
-            let latest = now + after + spread;
-            self.holds.tell(Word { until, latest, ticket, said, sendings: self.sendings });
-        }
-        // A limit that explains the refusal is handled by its own pace, if there is anything to wait for.
-        let lacks = |seen: &&Seen| seen.remaining.is_some_and(|remaining| remaining < cost);
-        let mut lacking = said.limits.iter().filter(lacks);
-        let is_explained = lacking.any(|seen| {
-            let is_told = after.is_some() || self.waits_for(&seen.name, cost, now);
-            is_told && !self.is_unreliable(&seen.name)
-        });
-        if !is_explained {
-            let backoff = self.silent.refused(now);
-            if after.is_none() {
-                let until = now + backoff.mul_f64(0.5 + self.draw());
-                self.holds.guess(until, ticket, self.sendings);
+    /// Where a server names what it charged, calls that are charged to one of these use up no other.
+    fn note_resource(&mut self, ticket: Ticket, said: &Said) {
+        let named = |name: &str| said.limits.iter().any(|seen| seen.name == name);
+        if said.limits.iter().any(|seen| seen.is_resource) {
+            let others = self.limits.iter_mut().filter(|limit| limit.is_resource);
+            for other in others.filter(|limit| !named(&limit.name)) {
+                other.note_unsent(ticket.load);
             }
         }
-        let jitter = self.draw();
-        for limit in &mut self.limits {
-            limit.jitter = jitter;
-        }
-    }
-
-    fn waits_for(&self, name: &str, cost: u64, now: Time) -> bool {
-        let mut known = self.limits.iter().filter(|limit| limit.name == name);
-        known.any(|limit| limit.wait(cost as f64, now, false) > 0.0)
-    }
-
-    fn is_unreliable(&self, name: &str) -> bool {
-        self.limits.iter().any(|limit| limit.name == name && limit.is_unreliable())
     }
 
     /// Its answer will not come.
@@ -275,13 +315,14 @@ impl Pace {
     pub(crate) fn never_sent(&mut self, ticket: Ticket) {
         self.forget(ticket);
         for limit in &mut self.limits {
-            limit.note_unsent(ticket.cost as f64);
+            limit.note_unsent(ticket.load);
         }
     }
 
     fn forget(&mut self, ticket: Ticket) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.unanswered = self.unanswered.saturating_sub(ticket.cost);
+        self.unanswered = self.unanswered.minus(ticket.load);
+        self.hopeless.forget(ticket);
     }
 
     /// Between 0 and 1 (xorshift64*).
@@ -292,16 +333,6 @@ impl Pace {
         let bits = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
         bits as f64 / (1u64 << 53) as f64
     }
-}
-
-/// Whether this request can never pass, say because it costs more than the limit: the server wants no retry, says no time
-/// and has enough left of everything. That is no sign of being too fast.
-fn is_hopeless(cost: u64, said: &Said) -> bool {
-    let has_enough = |seen: &Seen| seen.remaining.is_some_and(|remaining| remaining >= cost);
-    said.should_retry == Some(false)
-        && said.retry_after.is_none()
-        && !said.limits.is_empty()
-        && said.limits.iter().all(has_enough)
 }
 
 /// As long as can be waited, and less than a nanosecond not at all.

@@ -13,10 +13,10 @@ fn seen() -> impl Strategy<Value = Seen> {
         let millis = prop_oneof![0u64..5_000, 0..LONGEST.as_millis() as u64];
         proptest::option::of(millis.prop_map(Duration::from_millis))
     };
-    ("[ab]", count(), count(), delay(), delay()).prop_map(
-        |(name, limit, remaining, reset_after, window)| {
+    ("[ab]", count(), count(), delay(), delay(), any::<bool>()).prop_map(
+        |(name, limit, remaining, reset_after, window, is_resource)| {
             let window = window.filter(|window| !window.is_zero());
-            Seen { name, limit, remaining, reset_after, window }
+            Seen { name, limit, remaining, reset_after, window, is_resource }
         },
     )
 }
@@ -24,10 +24,11 @@ fn seen() -> impl Strategy<Value = Seen> {
 fn answer() -> impl Strategy<Value = (Said, bool, u64, u64)> {
     let retry = proptest::option::of(0u64..LONGEST.as_millis() as u64);
     let limits = proptest::collection::vec(seen(), 0..3);
-    (limits, retry, any::<bool>(), 0u64..2_000, 0u64..50).prop_map(
-        |(limits, retry, is_refused, after, cost)| {
+    let never = proptest::option::of(any::<bool>());
+    (limits, retry, never, any::<bool>(), 0u64..2_000, 0u64..50).prop_map(
+        |(limits, retry, should_retry, is_refused, after, cost)| {
             let retry_after = retry.map(Duration::from_millis);
-            (Said { limits, retry_after, should_retry: None }, is_refused, after, cost)
+            (Said { limits, retry_after, should_retry }, is_refused, after, cost)
         },
     )
 }
@@ -39,10 +40,10 @@ proptest! {
         let mut pace = Pace::new(SILENCE, 7);
         let mut now = Time::from_secs(1_800_000_000);
         for (said, is_refused, after, cost) in answers {
-            let wait = pace.wait(now, 0, cost);
+            let wait = pace.wait(now, Load::default(), cost);
             prop_assert!(wait <= SILENCE, "{wait:?}");
             if !wait.is_zero() {
-                let left = pace.wait(now + SILENCE, 0, cost);
+                let left = pace.wait(now + SILENCE, Load::default(), cost);
                 prop_assert!(left.is_zero(), "{left:?} after {wait:?}");
             }
             let ticket = pace.send(now, cost);
@@ -61,7 +62,7 @@ fn waits_after(said: &Said, outcome: Outcome) -> Vec<Duration> {
             let mut pace = Pace::new(SILENCE, client * 7_919 + 13);
             let ticket = pace.send(now, 1);
             pace.heard(now, ticket, said, outcome);
-            pace.wait(now, 0, 1)
+            pace.wait(now, Load::default(), 1)
         })
         .collect();
     waits.sort_unstable();
@@ -97,7 +98,14 @@ fn not_everybody_is_back_at_once_after_a_retry_after() {
 fn thousand_a_second(remaining: u64) -> Said {
     let second = Some(Duration::from_secs(1));
     let (limit, remaining) = (Some(1_000), Some(remaining));
-    let seen = Seen { name: "a".to_owned(), limit, remaining, reset_after: second, window: second };
+    let seen = Seen {
+        name: "a".to_owned(),
+        limit,
+        remaining,
+        reset_after: second,
+        window: second,
+        ..Seen::default()
+    };
     Said { limits: vec![seen], ..Said::default() }
 }
 
@@ -119,7 +127,7 @@ fn refusals_of_what_was_sent_together_count_once() {
     for ticket in tickets {
         pace.heard(now, ticket, &refusal, Outcome::Refused);
     }
-    let wait = pace.wait(now, 0, 1);
+    let wait = pace.wait(now, Load::default(), 1);
     assert!(wait < Duration::from_secs(1), "{wait:?}, {:?}", pace.limits(now));
 }
 
@@ -134,6 +142,7 @@ fn a_wait_is_learnt_only_where_one_limit_alone_lacked_something() {
             remaining: Some(of_second),
             reset_after: Some(Duration::from_secs((109 - of_second) / 10)),
             window: Some(Duration::from_secs(10)),
+            ..Seen::default()
         };
         let month = Seen {
             name: "user-month".to_owned(),
@@ -141,6 +150,7 @@ fn a_wait_is_learnt_only_where_one_limit_alone_lacked_something() {
             remaining: Some(of_month),
             reset_after: Some(days),
             window: None,
+            ..Seen::default()
         };
         Said { limits: vec![second, month], ..Said::default() }
     };
@@ -160,7 +170,7 @@ fn a_wait_is_learnt_only_where_one_limit_alone_lacked_something() {
             pace.heard(now, ticket, &said(left, 9_999), Outcome::Passed);
         }
         // Ten come back a second, and a part is left for others.
-        let wait = pace.wait(now, 0, 5);
+        let wait = pace.wait(now, Load::default(), 5);
         assert!(wait < Duration::from_secs(5), "{left_of_second}: {wait:?}");
     }
 }
@@ -180,5 +190,20 @@ fn calls_that_pass_without_a_word_of_a_limit_are_the_end_of_it() {
             pace.passed(ticket);
         }
         assert_eq!(pace.limits(now).len(), kept);
+    }
+}
+
+/// A call that has begun may be refused at its end.
+#[test]
+fn only_what_is_over_shows_that_a_limit_smaller_than_its_cost_counts_requests() {
+    for (outcome, is_proof) in [(Outcome::Begun, false), (Outcome::Passed, true)] {
+        let mut pace = Pace::new(SILENCE, 7);
+        let mut now = Time::from_secs(1_800_000_000);
+        for left in [990, 980, 970] {
+            let ticket = pace.send(now, 1_001);
+            now = now + Duration::from_millis(500);
+            pace.heard(now, ticket, &thousand_a_second(left), outcome);
+        }
+        assert_eq!(pace.counts_requests(), is_proof, "{outcome:?}");
     }
 }

@@ -2,14 +2,21 @@
 
 use tollgate_core::Time;
 
+use super::load::Load;
+
 /// One request on its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     /// Among all that were sent.
     pub(super) number: u64,
+    /// As the program says.
     pub(super) cost: u64,
-    /// What was sent up to and including it, counted in cost.
-    pub(super) of: u64,
+    /// Some limit seemed never to admit so much.
+    pub(super) is_beyond: bool,
+    /// What it counts as while it is on its way.
+    pub(super) load: Load,
+    /// What was sent up to and including it.
+    pub(super) of: Load,
     pub(super) sent_at: Time,
 }
 
@@ -23,8 +30,10 @@ impl Ticket {
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It was not refused by a limit.
+    /// Limits let it pass, and were charged.
     Passed,
+    /// It was not refused by a limit, but perhaps not charged either: what was asked for was turned down, or a limit was skipped.
+    Excused,
     /// The server was in trouble: nobody knows whether a limit was asked.
     Failed,
     /// Not yet, but it may still be.

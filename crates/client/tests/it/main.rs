@@ -5,6 +5,7 @@
 mod dialects;
 mod fifty;
 mod grpc;
+mod hopeless;
 mod odd;
 mod pacer;
 mod pacers;
@@ -14,6 +15,7 @@ mod reqwest;
 mod scarce;
 mod service;
 mod streams;
+mod units;
 
 use http::{HeaderMap, HeaderName};
 

@@ -149,3 +149,36 @@ async fn who_waits_for_room_heeds_a_refusal_that_comes_meanwhile() {
     }
     assert_eq!(soon, [429]);
 }
+
+/// Its one place is taken by the first call for good.
+#[derive(Clone)]
+struct Once(Arc<Mutex<u32>>);
+
+impl Service<Request<()>> for Once {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        if *self.0.lock() == 0 { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        *self.0.lock() += 1;
+        ready(Ok(refusal(("retry-after-ms", "20"))))
+    }
+}
+
+/// Leave to send it again was given, but there was no room for it before everybody lost patience.
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_given_up_before_it_is_sent_is_not_spent() {
+    let pacers = Pacers::new(Settings::new().retry_ratio(0.0));
+    let layer = PaceLayer::new(pacers.clone()).retrying();
+    for _ in 0..10 {
+        let mut once = layer.layer(Once(Arc::default()));
+        let call = once.call(Request::get(ONE).body(()).unwrap());
+        assert!(timeout(Duration::from_secs(5), call).await.is_err());
+    }
+    let script = vec![refusal(("retry-after-ms", "20"))];
+    assert_eq!(status(paced(script, &pacers), ONE).await, 200);
+}

@@ -176,6 +176,26 @@ async fn what_costs_nothing_does_not_ask_for_the_others() {
     assert!(pacer.try_acquire(Ask::default()).is_some());
 }
 
+/// It said once that nothing is left for a year, and nothing any more. What passes by that limit does not ask for the others.
+#[tokio::test(start_paused = true)]
+async fn what_passes_by_a_limit_does_not_keep_others_from_asking() {
+    let year = [
+        ("x-ratelimit-limit", "1"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "33000000"),
+    ];
+    let pacer = Pacer::new(patient());
+    pacer.try_acquire(Ask::default()).unwrap().heard(StatusCode::OK, &headers(&year));
+    for _ in 0..3 {
+        assert!(pacer.try_acquire(Ask::default()).is_none());
+        sleep(Duration::from_secs(101)).await;
+        let five = Ask { cost: 5, ..Ask::default() };
+        pacer.try_acquire(five).unwrap().heard(StatusCode::OK, &HeaderMap::new());
+    }
+    pacer.try_acquire(Ask::default()).unwrap().heard(StatusCode::OK, &HeaderMap::new());
+    assert!(pacer.try_acquire(Ask::default()).is_some());
+}
+
 /// Admits so many in any span of its window, and says of each that the reset is a second away: when something comes back, not
 /// everything.
 struct Rolling {

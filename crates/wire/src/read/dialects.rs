@@ -83,7 +83,7 @@ impl Seen {
             Figure::ResetAfter => {
                 self.reset_after = number(text).and_then(plausible).or(self.reset_after);
             }
-            Figure::Resource => self.name = short(text),
+            Figure::Resource => (self.name, self.is_resource) = (short(text), true),
         }
     }
 }

@@ -68,6 +68,7 @@ fn one(standing: &Dictionary, policies: &List) -> Option<Seen> {
         remaining: Some(remaining),
         reset_after: member("reset").and_then(|secs| plausible(secs as f64)),
         window: policy.and_then(window),
+        is_resource: false,
     })
 }
 

@@ -57,6 +57,8 @@ pub struct Seen {
     pub reset_after: Option<Duration>,
     /// The window in which it admits [`limit`](Seen::limit).
     pub window: Option<Duration>,
+    /// The server says that it is this that the request was charged to: so it was charged to no other that it names in this way.
+    pub is_resource: bool,
 }
 
 impl Seen {
@@ -76,6 +78,7 @@ impl Seen {
         self.remaining = self.remaining.or(other.remaining);
         self.reset_after = self.reset_after.or(other.reset_after);
         self.window = self.window.or(other.window);
+        self.is_resource |= other.is_resource;
     }
 }
 

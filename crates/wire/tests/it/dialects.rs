@@ -35,7 +35,8 @@ fn github() {
         ("x-ratelimit-used", "13"),
         ("x-ratelimit-resource", "core"),
     ];
-    assert_eq!(limits(&rows), [Seen { reset_after: secs(1_350), ..seen("core", 5_000, 4_987) }]);
+    let core = Seen { reset_after: secs(1_350), is_resource: true, ..seen("core", 5_000, 4_987) };
+    assert_eq!(limits(&rows), [core]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate_core::Time;
 use tollgate_wire::read::Seen;
 
+use super::unit::Before;
 use super::{LimitPace, Reading, Refill};
 
 /// How much of a logarithm sharers are undercounted by, so that shares become equal.
@@ -65,16 +66,18 @@ impl LimitPace {
     pub(crate) fn read(&mut self, seen: &Seen, reading: &Reading) {
         self.told.again(reading);
         self.defied_by = self.defied_by.filter(|number| *number > reading.number);
-        if reading.of < self.read_of {
+        self.is_resource |= seen.is_resource;
+        self.learn_unit_beyond(seen, reading);
+        if reading.of.cost < self.read_of.cost {
             // Overtaken: what it was charged is in what was read already.
-            self.own_late += reading.charged;
+            self.own_late += reading.charged(self.unit);
             return;
         }
         if let Some(remaining) = seen.remaining.map(|r| r as f64)
-            && let Some(refusal) = reading.refusal_by(remaining)
+            && let Some(refusal) = reading.refusal_by(remaining, self.unit)
             && let Some(after) = refusal.after
         {
-            let bound = refusal.missing(remaining) / after.as_secs_f64().max(1e-4);
+            let bound = refusal.missing(remaining, self.unit) / after.as_secs_f64().max(1e-4);
             self.rate_below = self.rate_below.min(bound);
             // What was learnt before may have been learnt from an odd figure.
             self.rate = self.rate.min(self.rate_below);
@@ -89,22 +92,21 @@ impl LimitPace {
             && self.remaining.max(told) <= self.limit;
         let before = is_comparable.then_some(self.remaining);
         let remaining = told.min(self.limit);
-        self.renewal.read(reading, remaining, self.limit);
-        self.learn_refill((before, reset_before), remaining, reading);
+        let stood = Before { remaining: before, reset_at: reset_before };
+        self.learn_unit(before, told, reading);
+        self.renewal.read(reading, (remaining, self.limit), self.unit);
+        self.learn_refill(stood, remaining, reading);
         self.learn_share(before, remaining, elapsed, reading);
         self.rebase(seen, reading);
     }
 
-    fn learn_refill(
-        &mut self,
-        before: (Option<f64>, Option<Time>),
-        remaining: f64,
-        reading: &Reading,
-    ) {
-        let early = before.1.is_some_and(|reset| reading.at + Duration::from_secs(1) < reset);
-        let came_back = before.0.is_some_and(|before| remaining > before);
-        let refusal = reading.refusal_by(remaining);
-        let wait = refusal.and_then(|refusal| Some((refusal.missing(remaining), refusal.after?)));
+    fn learn_refill(&mut self, before: Before, remaining: f64, reading: &Reading) {
+        let second = Duration::from_secs(1);
+        let early = before.reset_at.is_some_and(|reset| reading.at + second < reset);
+        let came_back = before.remaining.is_some_and(|before| remaining > before);
+        let refusal = reading.refusal_by(remaining, self.unit);
+        let wait = refusal
+            .and_then(|refusal| Some((refusal.missing(remaining, self.unit), refusal.after?)));
         match (self.refill, wait) {
             // It came back before it was to: bit by bit, then.
             (Refill::AtReset, _) if self.rate > 0.0 && early && came_back => {
@@ -137,8 +139,9 @@ impl LimitPace {
         elapsed: f64,
         reading: &Reading,
     ) {
-        let own = reading.charged + std::mem::take(&mut self.own_late);
-        let was_full = remaining + reading.charged >= self.limit;
+        let charged = reading.charged(self.unit);
+        let own = charged + std::mem::take(&mut self.own_late);
+        let was_full = remaining + charged >= self.limit;
         let total = match (self.refill, before) {
             // A full bucket does not tell how long it has been full.
             _ if was_full => own,
@@ -160,7 +163,7 @@ impl LimitPace {
         let kept = (-watched / memory).exp();
         self.own = self.own * kept + own;
         self.total = (self.total * kept + total).max(self.own);
-        if let Some(refusal) = reading.refusal_by(remaining)
+        if let Some(refusal) = reading.refusal_by(remaining, self.unit)
             && reading.number > self.cut_after
         {
             self.own *= AFTER_REFUSAL;
@@ -192,7 +195,7 @@ impl LimitPace {
         self.read_at = reading.at;
         self.read_of = reading.of;
         self.told.is_back_at(self.resets());
-        self.spent = reading.unanswered as f64;
+        self.spent = self.unit.of(reading.unanswered);
         self.share = self.sharers().powf(1.0 - LEVELLING).recip();
         self.cushion = LimitPace::cushion_of(self.limit);
     }

@@ -1,27 +1,41 @@
 //! What is learnt of a limit, reading by reading.
 
-use tollgate_wire::read::Said;
-
 use super::*;
 
 /// A limit of ten a second of which so many are left.
 fn ten_a_second(remaining: u64) -> Seen {
     let second = Some(Duration::from_secs(1));
     let (limit, remaining) = (Some(10), Some(remaining));
-    Seen { name: "a".to_owned(), limit, remaining, reset_after: second, window: second }
+    Seen {
+        name: "a".to_owned(),
+        limit,
+        remaining,
+        reset_after: second,
+        window: second,
+        ..Seen::default()
+    }
 }
 
 /// The answer to the `of`th request, so many milliseconds after the first.
 fn reading(of: u64, millis: u64) -> Reading {
     let at = Time::from_secs(1_800_000_000) + Duration::from_millis(millis);
-    Reading { at, number: of, of, unanswered: 0, charged: 1.0, refusal: None }
+    Reading {
+        at,
+        number: of,
+        of: Load { cost: of, requests: of },
+        unanswered: Load::default(),
+        load: Load::of(1),
+        is_charged: true,
+        has_passed: true,
+        has_only_begun: false,
+        refusal: None,
+    }
 }
 
 /// The answer that refuses the `of`th request, which costs so much, because nothing is left.
 fn refused(of: u64, millis: u64, cost: u64, after: Duration) -> Reading {
-    let said = Said { limits: vec![ten_a_second(0)], retry_after: Some(after), ..Said::default() };
-    let refusal = Some(Refusal::new(cost, &said, of));
-    Reading { charged: 0.0, refusal, ..reading(of, millis) }
+    let refusal = Some(Refusal::new(cost, Some(after), of));
+    Reading { is_charged: false, has_passed: false, refusal, ..reading(of, millis) }
 }
 
 /// After four tenths of a second with nothing left, so many.
@@ -68,7 +82,14 @@ fn who_asks_but_now_and_then_knows_of_the_others() {
     let left = |remaining: u64| {
         let window = Some(Duration::from_secs(3600));
         let (limit, remaining) = (Some(1_000_000), Some(remaining));
-        Seen { name: "a".to_owned(), limit, remaining, reset_after: window, window }
+        Seen {
+            name: "a".to_owned(),
+            limit,
+            remaining,
+            reset_after: window,
+            window,
+            ..Seen::default()
+        }
     };
     let mut pace = LimitPace::new(&left(900_000), &reading(1, 0), 0.5);
     let mut millis = 0;
