@@ -82,7 +82,7 @@ impl Told {
 }
 
 /// What tells a request from others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Idempotency {
     key: Option<String>,
     fingerprint: Sha256,

@@ -111,6 +111,23 @@ impl Store {
         self.read(|reply| Read::Key(id, reply)).await
     }
 
+    /// The last key of a key's line of rotations, which may have ended; nothing if somebody took one of that line out of the storage.
+    ///
+    /// # Errors
+    ///
+    /// If the storage does not work.
+    pub async fn newest_of_line(&self, key: &StoredKey) -> Result<Option<StoredKey>, StoreError> {
+        let mut newest = key.clone();
+        while let Some(by) = newest.replaced_by {
+            newest = match self.key(by).await {
+                Ok(key) => key,
+                Err(StoreError::NotFound { .. }) => return Ok(None),
+                Err(why) => return Err(why),
+            };
+        }
+        Ok(Some(newest))
+    }
+
     /// Keys in the order of their issue: all, or a tenant's.
     ///
     /// # Errors

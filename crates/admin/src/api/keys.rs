@@ -72,15 +72,19 @@ pub(super) async fn rotate(
     let rotation: Rotation = body.read()?;
     let what = format!("POST /v1/keys/{}/rotate", id.0);
     let idempotency = Idempotency::of(&headers, &what, &body.0)?;
-    idempotency.once(&control, rotated(&control, (&actor, &id), (rotation, &idempotency))).await
+    let of_turn = idempotency.clone();
+    let work = |control: Arc<Control>| async move {
+        rotated(&control, (&actor, &id), (rotation, &of_turn)).await
+    };
+    idempotency.once(&control, control.in_turn(work)).await
 }
 
+/// To the end even if the caller hangs up: the next change is made from what this one leaves.
 async fn rotated(
     control: &Control,
     (actor, id): (&str, &Id),
     (rotation, idempotency): (Rotation, &Idempotency),
 ) -> Answer {
-    let _turn = control.turn().await;
     let (old, now) = (find(control, id).await?, control.now());
     if old.revoked_at.is_none() && old.replaced_by.is_none() && old.ends_at() <= now {
         return Err(Fault::conflict(format!("key {} has expired: issue a new one", old.id)));
@@ -102,7 +106,7 @@ pub(super) async fn replace(
 ) -> Answer {
     let asked: KeyChange = body.read()?;
     let expected = IfMatch::of(&headers)?.ok_or_else(must_match);
-    update(&control, (&actor, &id), (asked.clone(), expected), |_| asked.terms()).await
+    update(&control, (actor, id), (asked.clone(), expected), |_| asked.terms()).await
 }
 
 pub(super) async fn change(
@@ -113,22 +117,42 @@ pub(super) async fn change(
 ) -> Answer {
     let asked: KeyPatch = body.read()?;
     let expected = Ok(IfMatch::of(&headers)?.unwrap_or(IfMatch::Whatever));
-    update(&control, (&actor, &id), (asked.said(), expected), |old| asked.over(old)).await
+    update(&control, (actor, id), (asked.said(), expected), |old| asked.over(old)).await
 }
 
-/// Gives a key other terms. Its quota is counted by who holds it and not by its plan, so what was used stays used.
+/// Gives a key other terms, to the end even if the caller hangs up: the next change is made from what this one leaves.
 async fn update(
+    control: &Arc<Control>,
+    (actor, id): (String, Id),
+    (said, expected): (KeyChange, Result<IfMatch, Fault>),
+    terms: impl FnOnce(KeyTerms) -> KeyTerms + Send + 'static,
+) -> Answer {
+    let work = |control: Arc<Control>| async move {
+        updated(&control, (&actor, &id), (said, expected), terms).await
+    };
+    control.in_turn(work).await
+}
+
+/// Its quota is counted by who holds it and not by its plan, so what was used stays used.
+async fn updated(
     control: &Control,
     (actor, id): (&str, &Id),
     (said, expected): (KeyChange, Result<IfMatch, Fault>),
     terms: impl FnOnce(KeyTerms) -> KeyTerms,
 ) -> Answer {
-    let _turn = control.turn().await;
     let (old, now) = (find(control, id).await?, control.now());
     expected?.check(&version_of(&old))?;
     check(control, None, &said).await?;
     let mut new = old.clone();
     new.terms = terms(new.terms);
+    if let Some(by) = &old.replaced_by
+        && (&new.terms.plan, &new.terms.rate_limit) != (&old.terms.plan, &old.terms.rate_limit)
+    {
+        return Err(Fault::conflict(format!(
+            "key {} was replaced by {by}, whose plan and limit count for both: change that one",
+            old.id
+        )));
+    }
     // What a key names that had ended may be gone, and is needed again if it works again.
     let (tenant, plan) = match new.ends_at() > now {
         true => (Some(&new.tenant), new.terms.plan.as_ref()),

@@ -135,25 +135,38 @@ async fn found(control: &Control, mut whose: Whose) -> Result<Whose, Fault> {
             return Ok(whose);
         };
         whose.key = Some(key.origin.to_string());
-        whose.own = own_terms(&key);
+        let newest = newest(control, &key).await?;
+        whose.own = own_terms(&newest);
         whose.user = whose.user.or_else(|| key.user.map(|user| user.to_string()));
-        whose.plan = whose.plan.or_else(|| key.terms.plan.map(|plan| plan.to_string()));
+        whose.plan = whose.plan.or_else(|| newest.terms.plan.map(|plan| plan.to_string()));
         return Ok(whose);
     }
     let (Some(user), None) = (&whose.user, &whose.plan) else { return Ok(whose) };
     // What is no name holds no keys.
     let (Ok(tenant), Ok(user)) = (whose.tenant.parse(), user.parse()) else { return Ok(whose) };
     let keys = control.store.keys_of(tenant, user, control.now()).await?;
-    if let [first, others @ ..] = &keys[..]
-        && others.iter().all(|other| other.terms.plan == first.terms.plan)
-    {
-        whose.plan = first.terms.plan.as_ref().map(ToString::to_string);
-        // Keys of one line share their counters, by what its current key says; others have each its own.
-        let is_one_line = others.iter().all(|other| other.origin == first.origin);
-        let current = keys.iter().find(|key| key.replaced_by.is_none()).unwrap_or(first);
-        whose.own = own_terms(current).filter(|_| is_one_line);
+    let Some(first) = keys.first() else { return Ok(whose) };
+    // Keys of one line share their counters, by what its newest key says; others have each its own.
+    if keys.iter().all(|key| key.origin == first.origin) {
+        let newest = newest(control, first).await?;
+        whose.own = own_terms(&newest);
+        whose.plan = newest.terms.plan.map(|plan| plan.to_string());
+        return Ok(whose);
+    }
+    let mut plans = Vec::new();
+    for key in &keys {
+        plans.push(newest(control, key).await?.terms.plan);
+    }
+    plans.dedup();
+    if let [plan] = &plans[..] {
+        whose.plan = plan.as_ref().map(ToString::to_string);
     }
     Ok(whose)
+}
+
+/// The key whose terms count for a whole line of rotations; the key itself where its line is not whole, as requests go by.
+async fn newest(control: &Control, key: &StoredKey) -> Result<StoredKey, Fault> {
+    Ok(control.store.newest_of_line(key).await?.unwrap_or_else(|| key.clone()))
 }
 
 /// A tenant's key, if the storage has it; nothing if the file does, which the data plane knows.

@@ -95,11 +95,14 @@ fn keys(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
             "/v1/keys/{id}/rotate",
             methods([(
                 "post",
-                one("rotateKey", "Issues a successor; the old key works for the grace.")
-                    .idempotent()
-                    .body(&rotation)
-                    .problems(&[409])
-                    .answers(201, JSON, &key),
+                one(
+                    "rotateKey",
+                    "Issues a successor, by whose plan and limit the old key works for the grace.",
+                )
+                .idempotent()
+                .body(&rotation)
+                .problems(&[409])
+                .answers(201, JSON, &key),
             )]),
         ),
     ]

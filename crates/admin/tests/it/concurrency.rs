@@ -148,6 +148,54 @@ fn whoever_hangs_up_leaves_nothing_stored_that_is_not_in_force() {
     assert!(stored > 0);
 }
 
+/// The next change is made from what the one before leaves, although nobody waits for that any more.
+#[test]
+fn a_key_keeps_what_was_changed_of_it_for_somebody_who_hung_up() {
+    let node = Node::start();
+    let key = node.post("/v1/keys", &json!({ "tenant": "acme" })).expect(201);
+    let path = format!("/v1/keys/{}", key["id"].as_str().unwrap());
+    let patch = |body| Ask::new("PATCH", &path).json(&body);
+    let (first, second) =
+        (patch(json!({ "expires_at": "2100-01-01T00:00:00Z" })), patch(json!({ "name": "ci" })));
+    thread::scope(|scope| {
+        let second = while_the_storage_is_held_up(&node, || {
+            first.send_and_hang_up(node.address, Duration::from_secs(1));
+            let second = scope.spawn(|| node.send(&second));
+            // Long enough for it to be read by whoever does not wait for the first.
+            thread::sleep(Duration::from_millis(300));
+            second
+        });
+        second.join().unwrap().expect(200);
+    });
+    let told = node.get(&path).expect(200);
+    assert_eq!(
+        (&told["name"], &told["expires_at"]),
+        (&json!("ci"), &json!("2100-01-01T00:00:00Z"))
+    );
+}
+
+/// Its terms would be stored and count for nothing.
+#[test]
+fn a_key_that_is_rotated_for_somebody_who_hung_up_is_not_changed_any_more() {
+    let node = Node::start();
+    let key = node.post("/v1/keys", &json!({ "tenant": "acme" })).expect(201);
+    let path = format!("/v1/keys/{}", key["id"].as_str().unwrap());
+    let rotate = Ask::new("POST", &format!("{path}/rotate")).json(&json!({ "grace_seconds": 60 }));
+    let limit = json!({ "rate_limit": { "sustained": { "rate": 1 } } });
+    let change = Ask::new("PATCH", &path).json(&limit);
+    thread::scope(|scope| {
+        let change = while_the_storage_is_held_up(&node, || {
+            rotate.send_and_hang_up(node.address, Duration::from_secs(1));
+            let change = scope.spawn(|| node.send(&change));
+            // Long enough for it to be read by whoever does not wait for the rotation.
+            thread::sleep(Duration::from_millis(300));
+            change
+        });
+        change.join().unwrap().expect(409);
+    });
+    assert!(node.get(&path).expect(200)["rate_limit"].is_null());
+}
+
 /// Waits until so many policies have begun to be put into force, or for a second.
 fn have_begun(node: &Node, policies: usize) -> bool {
     (0..100).any(|_| {
