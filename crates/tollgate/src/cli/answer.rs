@@ -53,6 +53,11 @@ impl Answer {
         Failure::Failed(self.in_words())
     }
 
+    /// Whether it is a problem of this type.
+    pub(crate) fn is_of(&self, kind: &str) -> bool {
+        serde_json::from_slice::<Value>(&self.body).is_ok_and(|problem| problem["type"] == kind)
+    }
+
     /// What is wrong, with every fault on a line of its own.
     pub(crate) fn in_words(&self) -> String {
         match serde_json::from_slice::<Value>(&self.body) {

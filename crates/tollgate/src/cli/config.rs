@@ -40,6 +40,9 @@ enum What {
 
 const PATH: &str = "/v1/config";
 
+/// The type of the problem that children exceed what their parent may give them.
+const BUDGET_EXCEEDED: &str = "urn:tollgate:budget-exceeded";
+
 pub(crate) fn run(args: Config) -> Result<(), Failure> {
     let Config { at, what } = args;
     let client = Client::find(&at)?;
@@ -57,7 +60,8 @@ pub(crate) fn run(args: Config) -> Result<(), Failure> {
 }
 
 fn in_force(at: &At, answer: &Answer, what: &str) -> Result<(), Failure> {
-    if answer.status == 422 {
+    // Children that exceed their parent's budget are a conflict, and a fault of the file as much as any other.
+    if answer.status == 422 || answer.is_of(BUDGET_EXCEEDED) {
         eprintln!("tollgate: {}", answer.in_words());
         return Err(Failure::BadConfiguration);
     }

@@ -16,8 +16,6 @@ use tollgate_engine::Time;
 use tollgate_gateway::law::{FoundKey, Outcome, Plane, Record, Recorder};
 use tollgate_policy::AccessLog as Destination;
 
-use crate::exit::Failure;
-
 /// Lines on their way to the writer. When there are more, further ones are dropped and counted.
 const WAITING: usize = 16_384;
 
@@ -56,15 +54,6 @@ pub(crate) fn destination(to: &Destination) -> io::Result<Option<Out>> {
 }
 
 impl AccessLog {
-    pub(crate) fn new(to: &Destination) -> Result<Arc<AccessLog>, Failure> {
-        let log = Arc::new(AccessLog::default());
-        let out = destination(to).map_err(|error| {
-            Failure::Failed(format!("cannot write the access log {to}: {error}"))
-        })?;
-        log.turn_to(out.map(|out| log.write_to(out)).transpose()?);
-        Ok(log)
-    }
-
     /// Begins to write to a destination.
     pub(crate) fn write_to(&self, out: Out) -> io::Result<Arc<Sink>> {
         let (lines, written) = sync_channel(WAITING);
@@ -172,7 +161,7 @@ impl Recorder for AccessLog {
             // Without the query, which may hold what nobody should read.
             path: target.path(),
             status: record.status.as_u16(),
-            ms: (now() - record.began).as_secs_f64() * 1000.0,
+            ms: millis(now() - record.began),
             route: record.route.map(|number| policy.routes()[number].name()),
             tenant: record.tenant.map(|number| policy.tenants().all()[number].id()),
             user: key.and_then(FoundKey::user),
@@ -193,4 +182,23 @@ impl Recorder for AccessLog {
 fn when(time: Time) -> String {
     let nanos = i128::from(time.as_nanos());
     Timestamp::from_nanosecond(nanos).map_or_else(|_| String::new(), |at| format!("{at:.3}"))
+}
+
+/// To the microsecond, which is a short number.
+fn millis(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short_numbers() {
+        for (nanos, told) in
+            [(284_538, "0.284"), (0, "0.0"), (1_000_000, "1.0"), (60_000_007_000, "60000.007")]
+        {
+            assert_eq!(serde_json::to_string(&millis(Duration::from_nanos(nanos))).unwrap(), told);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use tollgate_policy::Sha256;
 use tollgate_policy::compile::{LimitId, Policy};
 use tollgate_storage::{KeyLoader, KeySnapshot, Store, StoreError, StoredKey};
 
-use super::predecessors::{Predecessors, is_current};
+use super::predecessors::{Bound, Predecessors, has_predecessors, is_newest};
 
 /// What hangs on a stored key: its own limit, if it has one.
 type Own = Option<Box<OwnLimit>>;
@@ -53,10 +53,13 @@ impl Watched {
             let plane = shared.plane();
             let AllKeys { stored, predecessors } = shared.keys();
             let bind = |key: &StoredKey| {
-                stored.apply(key, own_limit(shared.gate(), plane.in_force().policy(), key));
+                let within = (shared.gate(), plane.in_force().policy());
+                let bound = predecessors.bound(key);
+                stored.apply(&bound.key, own_limit(within, &bound));
             };
+            let others = predecessors.note(key);
             bind(key);
-            predecessors.note(key).iter().for_each(bind);
+            others.iter().for_each(bind);
         }
     }
 
@@ -69,23 +72,38 @@ impl Watched {
         let (plane, mut loader) = (shared.plane(), KeyLoader::new());
         let policy = plane.in_force().policy();
         let (mut homeless, mut replaced) = (0u64, Vec::new());
+        let predecessors = &shared.keys().predecessors;
         let push = |key: StoredKey| {
             let has_plan =
                 key.terms.plan.as_ref().is_none_or(|plan| policy.plan(plan.as_str()).is_some());
             if policy.tenants().number(key.tenant.as_str()).is_none() || !has_plan {
                 homeless += 1;
             }
-            // Those go by the figures of whoever replaced them, and come last for that.
-            match is_current(&key) {
-                true => loader.push(&key, own_limit(shared.gate(), policy, &key)),
-                false => replaced.push(key),
+            // Those go by the terms of whoever replaced them, and come last for that.
+            if !is_newest(&key) {
+                replaced.push(key);
+                return;
             }
+            if has_predecessors(&key) {
+                predecessors.note(&key);
+            }
+            let bound = predecessors.bound(&key);
+            loader.push(&bound.key, own_limit((shared.gate(), policy), &bound));
         };
         store.for_each_key(now, push).await?;
         for key in &replaced {
-            shared.keys().predecessors.note(key);
-            loader.push(key, own_limit(shared.gate(), policy, key));
+            // It may have ended, and so not be among those that were told.
+            if !predecessors.knows_newest(key)
+                && let Some(newest) = store.newest_of_line(key).await?
+            {
+                predecessors.note(&newest);
+            }
+            predecessors.note(key);
+            let bound = predecessors.bound(key);
+            loader.push(&bound.key, own_limit((shared.gate(), policy), &bound));
         }
+        // Of most lines no other key works any more.
+        predecessors.sweep(now);
         shared.keys().stored.fill(loader);
         if homeless > 0 {
             tracing::warn!(
@@ -101,16 +119,17 @@ impl Watched {
     }
 }
 
-/// The limit that a key has for itself, bound to its counters. They are its whole line's: a change of one that was replaced,
-/// or its end, must not put its successor back under its figures.
-fn own_limit(gate: &Gate, policy: &Policy, key: &StoredKey) -> Own {
+/// The limit that a key is to have for itself, bound to its counters. They are its whole line's: one that was replaced must not put its
+/// successor back under its figures.
+fn own_limit((gate, policy): (&Gate, &Policy), bound: &Bound<'_>) -> Own {
+    let key = &*bound.key;
     // Requests do not find it any more.
     if key.revoked_at.is_some() {
         return None;
     }
     let rate_limit = key.terms.rate_limit.as_ref()?;
     let terms = OwnTerms { id: key.id.as_str(), origin: key.origin.as_str(), rate_limit };
-    let own = match is_current(key) {
+    let own = match bound.has_lines_terms {
         true => gate.own_limit(policy, terms),
         false => gate.own_limit_of_line(policy, terms),
     };

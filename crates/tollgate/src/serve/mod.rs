@@ -26,11 +26,11 @@ use arc_swap::ArcSwap;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tollgate_admin::{Admin, Exposed, NotReady, check_address, made};
+use tollgate_gateway::Gateway;
 use tollgate_gateway::law::{Law, Metrics, Plane, Shared};
-use tollgate_gateway::{Certificates, Gateway, Settings, TlsError};
 use tollgate_policy::Loaded;
 use tollgate_policy::compile::{Made, Policy};
-use tollgate_policy::shapes::{Server, Tls};
+use tollgate_policy::shapes::Server;
 use tollgate_storage::Store;
 use tracing::Level;
 
@@ -43,6 +43,7 @@ use books::{Book, Bookkeeper, StorageState};
 use control::{Parts, Served};
 use counting::Counting;
 use keys::{AllKeys, Watched};
+use opened::{NotOpened, Opened, certificates};
 use refused::Refusals;
 use running::{Running, bind_admin, not_bound};
 use signals::Signals;
@@ -92,12 +93,16 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let server = loaded.value.server.clone();
     check_admin(&server).map_err(exposed)?;
     watch.look_at_certificates(&server);
-    let settings = settings(&server).map_err(failed)?;
-    let admin_certificates = certificates(server.admin_tls.as_ref()).map_err(failed)?;
+    judge_alone(&loaded)?;
+    let not_opened = |why: NotOpened| unusable(why.told(&source, &text));
+    let admin_certificates =
+        certificates(server.admin_tls.as_ref(), "admin_tls").map_err(not_opened)?;
+    let access_log = Arc::new(AccessLog::default());
+    let Opened { settings, sink } = Opened::of(&server, &access_log).map_err(not_opened)?;
+    access_log.turn_to(sink);
     let Kept { folder, store, watched, policy } = keep(loaded, runtime)?;
     let (token, token_place) = storage::token(&folder)?;
 
-    let access_log = AccessLog::new(&server.access_log)?;
     let (gate, counting) = Counting::start(policy.settings(), &store)?;
     let (keys, metrics) = (AllKeys::default(), Metrics::default());
     let plane = Plane::prepare(policy, None).map_err(failed)?.bind(&gate, &metrics);
@@ -145,33 +150,25 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     })
 }
 
-/// Opens the storage and compiles the file with what the API made.
-fn keep(loaded: Loaded, runtime: &Runtime) -> Result<Kept, Failure> {
-    let folder = storage::folder(&loaded.value.storage);
-    if !loaded.value.storage.redis && !folder.exists() {
-        // Where nothing was made yet the file is judged alone, and a bad one leaves no folder behind.
+/// Where nothing was made yet the file is judged alone, and a bad one leaves nothing behind: no folder, no log.
+fn judge_alone(loaded: &Loaded) -> Result<(), Failure> {
+    let storage = &loaded.value.storage;
+    if !storage.redis && !storage::folder(storage).exists() {
         Policy::compile(loaded.clone(), Made::default())
             .map_err(|faults| unusable(faults.into()))?;
     }
+    Ok(())
+}
+
+/// Opens the storage and compiles the file with what the API made.
+fn keep(loaded: Loaded, runtime: &Runtime) -> Result<Kept, Failure> {
+    let folder = storage::folder(&loaded.value.storage);
     let watched = Watched::default();
     let store = storage::open(&loaded.value, &watched)?;
     let made = runtime.block_on(made(&store)).map_err(failed)?;
     let policy = Policy::compile(loaded, made).map_err(|faults| unusable(faults.into()))?;
     tell(policy.warnings());
     Ok(Kept { folder, store, watched, policy })
-}
-
-/// What the data plane is started with, and changed to.
-fn settings(server: &Server) -> Result<Settings, TlsError> {
-    let settings = Settings::new(server);
-    Ok(match certificates(server.tls.as_ref())? {
-        Some(certificates) => settings.certificates(certificates),
-        None => settings,
-    })
-}
-
-fn certificates(tls: Option<&Tls>) -> Result<Option<Arc<Certificates>>, TlsError> {
-    tls.map(Certificates::read).transpose()
 }
 
 fn failed(error: impl Display) -> Failure {

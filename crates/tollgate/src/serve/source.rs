@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use tollgate_admin::NotReady;
 use tollgate_gateway::Running as Gateway;
 use tollgate_policy::compile::PolicyFaults;
-use tollgate_policy::{ApiKey, Diagnostics, HttpUrl, ListenAddress, Loaded, load, shapes};
+use tollgate_policy::{
+    ApiKey, Diagnostic, Diagnostics, HttpUrl, ListenAddress, Loaded, load, shapes,
+};
 
 use super::{echo, failed};
 use crate::args::Serve;
@@ -113,9 +115,11 @@ keys: [ {{ id: demo, tenant: demo, user: demo, sha256: {} }} ]
 /// A file that names no upstream, with the command line's.
 fn with_upstream(mut loaded: Loaded, url: &HttpUrl) -> Result<Loaded, NotReady> {
     if !loaded.value.upstreams.is_empty() {
-        return Err(NotReady::Failed(
-            "--upstream is for a file without `upstreams`: leave one of them out".to_owned(),
-        ));
+        let place = loaded.document.span_of(&tollgate_policy::Path::root().key("upstreams"));
+        let mut diagnostics = Diagnostics::new(loaded.document.source().clone());
+        let fault = "`--upstream` is for a file without `upstreams`";
+        diagnostics.push(Diagnostic::error(place, fault).with_help("leave one of them out"));
+        return Err(bad(diagnostics));
     }
     let text = format!(
         "upstreams: {{ api: {{ url: \"{url}\" }} }}\nroutes: [ {{ path: \"/*\", upstream: api }} ]\n"

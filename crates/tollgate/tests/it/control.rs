@@ -6,13 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::servers::{Brand, Server};
-use crate::sharing::nodes;
-use crate::support::{
-    Answer, Load, SERVER, Tollgate, Upstream, curl, eventually, get, stay_clear_of_midnight,
-};
+use crate::support::{Answer, Load, SERVER, Tollgate, Upstream, curl, eventually, get};
 
-fn file(upstream: &Upstream) -> String {
+pub(crate) fn file(upstream: &Upstream) -> String {
     format!(
         "
 auth: {{ failures: {{ rate: 1000, capacity: 1000 }} }}
@@ -27,11 +23,11 @@ tenants: [ {{ id: acme, plan: small }} ]
     )
 }
 
-fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+pub(crate) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_else(|| panic!("{name} in {value}"))
 }
 
-fn statuses(gateway: &Tollgate, key: &str, requests: usize) -> Vec<u16> {
+pub(crate) fn statuses(gateway: &Tollgate, key: &str, requests: usize) -> Vec<u16> {
     (0..requests).map(|_| get(&gateway.url("/x"), key).status).collect()
 }
 
@@ -143,126 +139,6 @@ fn a_keys_own_limit_is_charged_in_place_of_its_plans() {
     assert_eq!(get(&gateway.url("/x"), text(&new, "key")).header("x-ratelimit-limit"), "5");
     let gateway = Tollgate::again(gateway.stop());
     assert_eq!(statuses(&gateway, text(&new, "key"), 6), [200, 200, 200, 200, 200, 429]);
-}
-
-fn daily(rate: u64) -> Value {
-    json!({ "sustained": { "rate": rate, "window": "day" }, "scope": "user" })
-}
-
-fn key_path(key: &Value) -> String {
-    format!("/v1/keys/{}", text(key, "id"))
-}
-
-#[track_caller]
-fn limit_to(gateway: &Tollgate, key: &Value, rate: u64) {
-    let body = json!({ "rate_limit": daily(rate) }).to_string();
-    assert_eq!(gateway.api(&key_path(key), &["-X", "PATCH", "-d", &body]).status, 200);
-}
-
-/// A key of 2 a day, and its successor of 100, which also works for an hour.
-fn rotated(gateway: &Tollgate) -> (Value, Value) {
-    let body = json!({ "tenant": "acme", "user": "ci", "rate_limit": daily(2) });
-    let old = gateway.create("/v1/keys", &body);
-    let rotate = format!("{}/rotate", key_path(&old));
-    let new = gateway.create(&rotate, &json!({ "grace_seconds": 3600 }));
-    limit_to(gateway, &new, 100);
-    (old, new)
-}
-
-/// The limit that a response tells.
-#[track_caller]
-fn shown(gateway: &Tollgate, key: &Value) -> String {
-    let answer = get(&gateway.url("/x"), text(key, "key"));
-    assert_eq!(answer.status, 200, "{answer:?}");
-    answer.header("x-ratelimit-limit").to_owned()
-}
-
-/// Also where figures that differ may be in force at once, as windows' may, and where Redis counts by those that it is sent.
-#[test]
-fn a_key_in_its_grace_goes_by_what_its_successor_is_changed_to_whatever_counts() {
-    let (redis, upstream) = (Server::start(Brand::Redis), Upstream::new("", "ok"));
-    let sync = format!(
-        "redis: {{ url: \"{}\", timeout_ms: 5000 }}\nrate_limit_sync: {{ enabled: true }}\n",
-        redis.url()
-    );
-    stay_clear_of_midnight();
-    let gateway = &nodes(1, &(file(&upstream) + &sync))[0];
-    for (algorithm, consistency) in [
-        ("token_bucket", "local"),
-        ("fixed_window", "local"),
-        ("token_bucket", "strict"),
-        ("token_bucket", "lease"),
-        ("sliding_window_log", "strict"),
-    ] {
-        let limit = |rate: u64| {
-            let mut limit = daily(rate);
-            limit["algorithm"] = json!(algorithm);
-            limit["consistency"] = json!(consistency);
-            json!({ "tenant": "acme", "rate_limit": limit })
-        };
-        let what = format!("{algorithm}, {consistency}");
-        let old = gateway.create("/v1/keys", &limit(2));
-        let rotate = format!("{}/rotate", key_path(&old));
-        let new = gateway.create(&rotate, &json!({ "grace_seconds": 3600 }));
-        let mut change = limit(4);
-        change.as_object_mut().unwrap().remove("tenant");
-        let changed = gateway.api(&key_path(&new), &["-X", "PATCH", "-d", &change.to_string()]);
-        assert_eq!(changed.status, 200, "{changed:?}");
-        assert_eq!(statuses(gateway, text(&old, "key"), 2), [200; 2], "{what}");
-        assert_eq!([shown(gateway, &old), shown(gateway, &new)], ["4"; 2], "{what}");
-        let refused = [&old, &new].map(|key| statuses(gateway, text(key, "key"), 1));
-        assert_eq!(refused, [[429]; 2], "{what}");
-    }
-}
-
-/// All keys of a line count together, by what the newest says: what becomes of an older one changes nothing of that.
-#[test]
-fn a_keys_successor_keeps_its_limit_when_its_predecessor_changes_or_ends() {
-    let upstream = Upstream::new("", "ok");
-    let gateway = Tollgate::with(&file(&upstream));
-    let (old, new) = rotated(&gateway);
-    assert_eq!([shown(&gateway, &new), shown(&gateway, &old)], ["100"; 2]);
-    for _ in 0..2 {
-        assert_eq!(gateway.api(&key_path(&old), &["-X", "DELETE"]).status, 204);
-        assert_eq!(shown(&gateway, &new), "100");
-    }
-    let (old, new) = rotated(&gateway);
-    limit_to(&gateway, &old, 3);
-    assert_eq!([shown(&gateway, &new), shown(&gateway, &old)], ["100"; 2]);
-    limit_to(&gateway, &new, 50);
-    assert_eq!([shown(&gateway, &new), shown(&gateway, &old)], ["50"; 2]);
-}
-
-#[test]
-fn a_keys_successor_keeps_its_limit_when_somebody_looks_at_its_predecessors() {
-    let upstream = Upstream::new("", "ok");
-    let gateway = Tollgate::with(&file(&upstream));
-    let (old, new) = rotated(&gateway);
-    for query in ["user=ci".to_owned(), format!("key={}", text(&old, "id"))] {
-        let told = gateway.api(&format!("/v1/limits?tenant=acme&{query}"), &[]).json();
-        assert_eq!(shown(&gateway, &new), "100", "{query}");
-        let first = &told["items"][0];
-        assert_eq!((&first["capacity"], &first["rate"]), (&json!(100), &json!(100)), "{told}");
-        let mut body = json!({ "tenant": "acme", "counter": first["counter"] });
-        let (name, value) = query.split_once('=').unwrap();
-        body[name] = json!(value);
-        let reset = gateway.api("/v1/limits/reset", &["-d", &body.to_string()]);
-        assert_eq!(reset.status, 204, "{reset:?}");
-        assert_eq!(shown(&gateway, &new), "100", "{query}");
-    }
-}
-
-#[test]
-fn a_key_in_its_grace_goes_by_its_successors_limit_also_after_a_restart() {
-    let upstream = Upstream::new("", "ok");
-    let gateway = Tollgate::with(&file(&upstream));
-    let (old, new) = rotated(&gateway);
-    limit_to(&gateway, &new, 4);
-    let gateway = Tollgate::again(gateway.stop());
-    assert_eq!(statuses(&gateway, text(&old, "key"), 3), [200; 3]);
-    assert_eq!(statuses(&gateway, text(&new, "key"), 2), [200, 429]);
-    let told = gateway.api("/v1/limits?tenant=acme&user=ci", &[]).json();
-    assert_eq!(told["items"][0]["source"], format!("key:{}", text(&new, "id")));
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod integrity;
 mod keys;
 mod law;
 mod quotas;
+mod rotated_keys;
 mod run_time;
 mod secrets;
 #[allow(dead_code, unused, reason = "it has what the counters' tests need as well")]

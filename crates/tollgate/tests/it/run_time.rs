@@ -113,6 +113,29 @@ fn a_bad_file_at_the_start_is_78_and_a_taken_port_says_so() {
     assert_eq!(output.status.code(), Some(78));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no plan `none`"));
     assert!(!folder.path().join("tollgate-data").exists(), "a bad file leaves nothing behind");
+    // So is what a file names and cannot be used, by its field and place: a supervisor must not try it again and again.
+    std::fs::write(folder.path().join("empty.pem"), "").unwrap();
+    for (said, field) in [
+        ("server: { access_log: /no/such/dir/x }", "`server.access_log`"),
+        (
+            "server: { tls: { cert: /no/such/cert.pem, key: /no/such/key.pem } }",
+            "`server.tls.cert`",
+        ),
+        ("server: { admin_tls: { cert: empty.pem, key: empty.pem } }", "`server.admin_tls.cert`"),
+        ("auth: { failures: { rate: 2000000000 } }", "1000000000"),
+    ] {
+        std::fs::write(&path, format!("{said}\n")).unwrap();
+        let output = serve(&["--config", path.to_str().unwrap()]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(78), "{said}: {told}");
+        assert!(told.contains(field) && told.contains("bad.yaml:1:"), "{told}");
+        assert!(!folder.path().join("tollgate-data").exists(), "{said}");
+    }
+    std::fs::write(&path, "upstreams: { api: { url: \"http://127.0.0.1:1\" } }\n").unwrap();
+    let output = serve(&["--config", path.to_str().unwrap(), "--upstream", "http://127.0.0.1:1"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(78), "{told}");
+    assert!(told.contains("`--upstream` is for a file without `upstreams`"), "{told}");
     // Without its keys it could only refuse everyone. Nobody listens at port 1.
     let nowhere = "storage: { redis: true }\nredis: { url: \"redis://127.0.0.1:1\" }\n";
     std::fs::write(&path, nowhere).unwrap();

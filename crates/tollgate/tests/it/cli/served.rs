@@ -77,6 +77,17 @@ fn a_configuration_whose_files_cannot_be_used_is_refused_by_the_field_that_names
         assert!(told.failed(78).contains(field), "{told:?}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
     }
+    // As is one whose children exceed what their parent may give them.
+    let parts = "tenants:
+  - { id: part, rate_limit: { sustained: { rate: 10 }, budget: { mode: allocated } } }
+  - { id: acme, parent: part, rate_limit: { sustained: { rate: 11 } } }
+";
+    let text = before.replacen("tenants: [ { id: acme } ]\n", parts, 1);
+    assert_ne!(text, before);
+    std::fs::write(folder.join("new.yaml"), &text).unwrap();
+    assert_eq!(Run::new(folder, &["check", "new.yaml"]).told().code, 78);
+    let told = Run::new(folder, &["config", "apply", "new.yaml"]).told();
+    assert!(told.failed(78).contains("`part`'s budget"), "{told:?}");
     assert_eq!(gateway.api("/v1/config", &[]).body, before);
 }
 
