@@ -220,9 +220,8 @@ fn chain(report: &mut Report) {
     };
     for (bench, tightest) in [("chain5", false), ("chain5_tightest", true)] {
         take(tightest);
-        let before = allocations::count();
-        (0..1000).for_each(|_| take(tightest));
-        let allocated = (allocations::count() - before) as f64 / 1000.0;
+        let ((), allocated) = allocations::count(|| (0..1000).for_each(|_| take(tightest)));
+        let allocated = allocated as f64 / 1000.0;
         let rounds = (0..ROUNDS).map(|_| nanos_per_call(1, CALLS, |_, _| take(tightest)));
         report.row(&[
             ("bench", bench.into()),

@@ -66,9 +66,7 @@ fn allocations_a_request() -> Result<f64, String> {
         .map_err(|error| error.to_string())?;
     let load = Load { connections: 64, seconds: 2, answered: Answered::Well, asks: Asks::Same };
     load.at(port)?;
-    let before = allocations::count();
-    let requests = load.at(port)?.requests;
-    let counted = (allocations::count() - before) as f64;
+    let (cost, counted) = allocations::count(|| load.at(port));
     running.stop().stop();
-    Ok(counted / requests)
+    Ok(counted as f64 / cost?.requests)
 }

@@ -5,6 +5,7 @@
 //! answered meanwhile. So a busy neighbour makes a round longer, but a request hardly dearer.
 
 mod counts;
+mod echo;
 pub mod load;
 mod memory;
 pub mod proxies;
@@ -19,6 +20,14 @@ const SECONDS: u32 = 2;
 const CONNECTIONS: u32 = 64;
 
 pub fn run(report: &mut Report, wanted: &[String]) {
+    if let [program, port] = wanted
+        && program == "echo"
+        && let Ok(port) = port.parse()
+        && let Err(error) = echo::serve(port)
+    {
+        eprintln!("bench gateway echo: {error}");
+        std::process::exit(1);
+    }
     type Bench = fn(&mut Report) -> Result<(), String>;
     let all: [(&str, Bench); 8] = [
         ("forward", |report| compare(report, "forward", (Case::Forward, Asks::Same))),
@@ -39,40 +48,41 @@ pub fn run(report: &mut Report, wanted: &[String]) {
     }
 }
 
-/// Ours and both peers in turns.
+/// Ours and its peers in turns.
 fn compare(report: &mut Report, name: &str, (case, asks): (Case, Asks)) -> Result<(), String> {
-    let answered = if case == Case::Refuse { Answered::Refused } else { Answered::Well };
+    let (answered, kinds): (_, &[Kind]) = match case {
+        Case::Refuse => (
+            Answered::Refused,
+            &[Kind::Ours, Kind::Nginx, Kind::Haproxy, Kind::NginxLogging, Kind::Echo],
+        ),
+        Case::Bare | Case::Forward => (Answered::Well, &[Kind::Ours, Kind::Nginx, Kind::Haproxy]),
+    };
     let backend = Backend::start()?;
-    let proxies = [
-        Proxy::start(Kind::Ours, case, &backend)?,
-        Proxy::start(Kind::Nginx, case, &backend)?,
-        Proxy::start(Kind::Haproxy, case, &backend)?,
-    ];
+    let start = |kind: &Kind| Proxy::start(*kind, case, &backend);
+    let proxies = kinds.iter().map(start).collect::<Result<Vec<Proxy>, String>>()?;
     let load = Load { connections: CONNECTIONS, seconds: 1, answered, asks };
     for proxy in &proxies {
         load.on(proxy)?;
     }
     let load = Load { seconds: SECONDS, ..load };
-    let mut rounds: Vec<[Cost; 3]> = Vec::new();
+    let mut rounds: Vec<Vec<Cost>> = Vec::new();
     for round in 0..ROUNDS {
         // Whoever is measured last has the machine as the others left it: take turns.
-        let mut all = [None, None, None];
-        for at in 0..3 {
-            let which = (round + at) % 3;
-            all[which] = Some(load.on(&proxies[which])?);
+        let mut all: Vec<(usize, Cost)> = Vec::new();
+        for at in 0..kinds.len() {
+            let which = (round + at) % kinds.len();
+            all.push((which, load.on(&proxies[which])?));
         }
-        let [Some(ours), Some(nginx), Some(haproxy)] = all else {
-            return Err("a round is missing".to_owned());
-        };
-        rounds.push([ours, nginx, haproxy]);
+        all.sort_by_key(|(which, _)| *which);
+        rounds.push(all.into_iter().map(|(_, cost)| cost).collect());
     }
-    for (at, peer) in [(1, "nginx"), (2, "haproxy")] {
-        let of = |which: usize| rounds.iter().map(move |round| round[which].micros);
-        let p99 = |which: usize| rounds.iter().map(move |round| round[which].p99_ms);
+    let of = |which: usize| rounds.iter().map(move |round| round[which].micros);
+    let p99 = |which: usize| rounds.iter().map(move |round| round[which].p99_ms);
+    for (at, peer) in kinds.iter().enumerate().skip(1) {
         report.row(&[
             ("case", name.into()),
             ("ours_us", median(of(0)).into()),
-            ("peer", peer.into()),
+            ("peer", peer.name().into()),
             ("peer_us", median(of(at)).into()),
             ("ratio", median(rounds.iter().map(|round| round[0].micros / round[at].micros)).into()),
             ("p99_ours", median(p99(0)).into()),

@@ -12,7 +12,24 @@ use tollgate_policy::Sha256;
 pub enum Kind {
     Ours,
     Nginx,
+    /// As it comes: it writes a line of its log for each request that `limit_req` refuses, by which it can be told why. Ours can tell it too,
+    /// and remembers.
+    NginxLogging,
     Haproxy,
+    /// Takes what comes and sends as many bytes as our refusal has, and looks at nothing: less than that no server does.
+    Echo,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Ours => "ours",
+            Kind::Nginx => "nginx",
+            Kind::NginxLogging => "nginx-logging",
+            Kind::Haproxy => "haproxy",
+            Kind::Echo => "recv-and-send",
+        }
+    }
 }
 
 /// What a proxy does with a request.
@@ -51,10 +68,20 @@ impl Proxy {
                 let tollgate = built("tollgate", &[], "tollgate")?;
                 vec![tollgate, "serve".into(), "--config".into(), file]
             }
-            (Kind::Nginx, _) => {
-                let file =
-                    written(&format!("nginx-{port}.conf"), &nginx_proxy(case, port, backend))?;
+            (Kind::Nginx | Kind::NginxLogging, _) => {
+                let mut config = nginx_proxy(case, port, backend);
+                if let Kind::NginxLogging = kind {
+                    let log = written(&format!("nginx-{port}.log"), "")?;
+                    config =
+                        config.replace("error_log stderr crit", &format!("error_log {log} error"));
+                }
+                let file = written(&format!("nginx-{port}.conf"), &config)?;
                 vec!["nginx".into(), "-c".into(), file]
+            }
+            (Kind::Echo, _) => {
+                let program = std::env::current_exe().map_err(|error| error.to_string())?;
+                let program = program.to_string_lossy().into_owned();
+                vec![program, "gateway".into(), "echo".into(), port.to_string()]
             }
             (Kind::Haproxy, _) => {
                 let file = written(&format!("haproxy-{port}.cfg"), &haproxy(case, port, backend))?;

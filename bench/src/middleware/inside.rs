@@ -26,9 +26,8 @@ pub fn run(report: &mut Report) -> Result<(), String> {
     let allocated = Side::ALL.map(|side| {
         let router = &routers[side as usize];
         runtime.block_on(ask(router, &callers, USERS * 10));
-        let before = allocations::count();
-        runtime.block_on(ask(router, &callers, 1_000));
-        (allocations::count() - before) as f64 / 1_000.0
+        let ((), allocated) = allocations::count(|| runtime.block_on(ask(router, &callers, 1_000)));
+        allocated as f64 / 1_000.0
     });
     let rounds = Rounds::measure(ROUNDS, |side| {
         let before = cpu_nanos();

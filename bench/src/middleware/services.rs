@@ -1,12 +1,14 @@
 //! The services that are compared: one axum handler, with and without something around it.
 
 use std::num::NonZeroU32;
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
 use axum::routing::get;
-use http::Request;
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use tollgate_server::{Caller, Head, Limits, Policy};
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::KeyExtractor;
@@ -21,9 +23,14 @@ pub enum Side {
     Bare,
     /// A layer that only hands on: what axum takes for any.
     Nothing,
+    /// A layer that puts ten headers in place of the response's own, copied from a map that it has: what eight limit headers beside type and
+    /// length cost whoever decides nothing.
+    Headers,
     /// Our layer: one limit a user, all headers.
     Ours,
-    /// The same with a limit that is slow to fill up again: of it every response tells other figures.
+    /// The same where no layer further out is told the verdict.
+    OursUntold,
+    /// The first with a limit that is slow to fill up again: of it every response tells other figures.
     OursCounting,
     /// The first with `response_headers: false`.
     OursSilent,
@@ -39,10 +46,12 @@ pub enum Side {
 pub const USER: &str = "x-api-key";
 
 impl Side {
-    pub const ALL: [Side; 8] = [
+    pub const ALL: [Side; 10] = [
         Side::Bare,
         Side::Nothing,
+        Side::Headers,
         Side::Ours,
+        Side::OursUntold,
         Side::OursCounting,
         Side::OursSilent,
         Side::OursChain,
@@ -54,7 +63,9 @@ impl Side {
         match self {
             Side::Bare => "bare",
             Side::Nothing => "empty-layer",
+            Side::Headers => "headers-only",
             Side::Ours => "ours",
+            Side::OursUntold => "ours-untold",
             Side::OursCounting => "ours-counting",
             Side::OursSilent => "ours-silent",
             Side::OursChain => "ours-chain",
@@ -75,7 +86,12 @@ impl Side {
         match self {
             Side::Bare => hello,
             Side::Nothing => hello.layer(Empty),
+            Side::Headers => hello.layer(tower::util::MapResponseLayer::new(copied)),
             Side::Ours => hello.layer(ours("scope: user", "", "").layer(caller).same_body()),
+            Side::OursUntold => {
+                let layer = ours("scope: user", "", "").layer(caller);
+                hello.layer(layer.without_verdicts().same_body())
+            }
             Side::OursCounting => {
                 hello.layer(ours_in("day", "scope: user", "", "").layer(caller).same_body())
             }
@@ -129,6 +145,22 @@ impl<S: Service<R>, R> Service<R> for HandsOn<S> {
     fn call(&mut self, request: R) -> S::Future {
         self.0.call(request)
     }
+}
+
+/// The same response with the headers of a map that all share.
+fn copied(mut response: Response) -> Response {
+    static MAP: LazyLock<HeaderMap> = LazyLock::new(|| {
+        let names =
+            ["limit", "limit-second", "remaining", "remaining-second", "reset", "reset-second"];
+        let names = names.iter().map(|name| format!("x-ratelimit-{name}"));
+        let names = names.chain(["ratelimit-policy".into(), "ratelimit".into()]);
+        let names = names.chain(["content-type".into(), "content-length".into()]);
+        let value = |_: &String| HeaderValue::from_static("5");
+        let names = names.map(|name| (value(&name), name.parse().expect("a name")));
+        names.map(|(value, name): (HeaderValue, HeaderName)| (name, value)).collect()
+    });
+    *response.headers_mut() = MAP.clone();
+    response
 }
 
 /// Limits of a tenant whose plan and whose own limit have these further settings.
