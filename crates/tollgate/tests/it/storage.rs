@@ -23,10 +23,17 @@ keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
     )
 }
 
-/// What SQLite's own program says of the database in a gateway's folder.
+/// SQLite's own program, with the database in a gateway's folder. Like whoever shares a database it waits for its turn: a
+/// gateway that has just begun deletes what is old. And it ends by the first statement that fails.
+fn sqlite(folder: &Path) -> Command {
+    let mut sqlite = Command::new("sqlite3");
+    sqlite.args(["-bail", "-cmd", ".timeout 60000"]).arg(folder.join("tollgate-data/tollgate.db"));
+    sqlite
+}
+
+/// What it says to a statement.
 fn sql(folder: &Path, statement: &str) -> String {
-    let database = folder.join("tollgate-data/tollgate.db");
-    let output = Command::new("sqlite3").arg(database).arg(statement).output().unwrap();
+    let output = sqlite(folder).arg(statement).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
@@ -63,13 +70,8 @@ fn old_usage_is_deleted_as_the_file_says_and_the_audit_stays() {
 fn a_file_that_changes_while_the_storage_is_taken_is_put_into_force_when_it_is_free() {
     let upstream = Upstream::new("", "ok");
     let gateway = Tollgate::with(&file(&upstream, "usage: { retention_days: 2 }"));
-    let database = gateway.folder().join("tollgate-data/tollgate.db");
-    let mut taken = Command::new("sqlite3")
-        .arg(database)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut taken =
+        sqlite(gateway.folder()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut ask = taken.stdin.take().unwrap();
     writeln!(ask, "BEGIN IMMEDIATE;\nSELECT 'taken';").unwrap();
     let mut told = String::new();
