@@ -1,8 +1,9 @@
 //! Stopping loses nothing.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{Exchange, Raw, Served, TestGateway, eventually, get, header};
 use tollgate_policy::shapes::Workers;
@@ -129,6 +130,11 @@ fn a_connection_that_has_said_nothing_does_not_hold_up_the_end() {
 /// It was closed at the end of that answer, and lost the request that its caller sent then.
 #[test]
 fn a_caller_that_was_not_told_to_close_may_send_once_more() {
+    eventually("a caller used the second that it has", sends_once_more_while_stopping);
+}
+
+/// Whether the caller was as quick as it has to be; a busy machine may hold it up.
+fn sends_once_more_while_stopping() -> bool {
     let (go, may) = std::sync::mpsc::channel();
     let may = std::sync::Mutex::new(may);
     let upstream = Served::new(move |exchange: &mut Exchange| {
@@ -155,15 +161,23 @@ fn a_caller_that_was_not_told_to_close_may_send_once_more() {
     idle.write(quick).response();
     let stopped = gateway.stop();
     assert_eq!(idle.rest(), "", "it is closed once all that are idle are");
+    #[allow(clippy::disallowed_methods, reason = "the second is real")]
+    let began = Instant::now();
     for _ in &callers {
         go.send(()).unwrap();
     }
     let [mut sends, mut is_silent] = callers;
     sends.read_until("done");
     is_silent.read_until("done");
-    let (head, body) = sends.write(quick).response();
-    assert_eq!((header(&head, "connection"), body.as_str()), (Some("close"), "fine"), "{head}");
-    assert_eq!((sends.rest(), is_silent.rest()), (String::new(), String::new()));
+    let is_sent = sends.0.write_all(quick.as_bytes()).is_ok();
+    let was_quick = is_sent && began.elapsed() < Duration::from_secs(1);
+    let answer = sends.rest();
+    assert_eq!(is_silent.rest(), "");
     eventually("it has stopped", || stopped.is_finished());
     assert_eq!(gateway.counts.timeouts(), 0);
+    if was_quick || !answer.is_empty() {
+        assert_eq!(header(&answer, "connection"), Some("close"), "{answer:?}");
+        assert!(answer.ends_with("\r\n\r\nfine"), "{answer:?}");
+    }
+    !answer.is_empty()
 }
