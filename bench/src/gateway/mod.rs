@@ -53,7 +53,14 @@ fn compare(report: &mut Report, name: &str, (case, asks): (Case, Asks)) -> Resul
     let (answered, kinds): (_, &[Kind]) = match case {
         Case::Refuse => (
             Answered::Refused,
-            &[Kind::Ours, Kind::Nginx, Kind::Haproxy, Kind::NginxLogging, Kind::Echo],
+            &[
+                Kind::Ours,
+                Kind::Nginx,
+                Kind::Haproxy,
+                Kind::NginxLogging,
+                Kind::NginxTelling,
+                Kind::Echo,
+            ],
         ),
         Case::Bare | Case::Forward => (Answered::Well, &[Kind::Ours, Kind::Nginx, Kind::Haproxy]),
     };

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tollgate_policy::Sha256;
@@ -15,6 +16,8 @@ pub enum Kind {
     /// As it comes: it writes a line of its log for each request that `limit_req` refuses, by which it can be told why. Ours can tell it too,
     /// and remembers.
     NginxLogging,
+    /// Answers those that it refuses with as many bytes as ours does, of its file and the same for everybody.
+    NginxTelling,
     Haproxy,
     /// Takes what comes and sends as many bytes as our refusal has, and looks at nothing: less than that no server does.
     Echo,
@@ -26,6 +29,7 @@ impl Kind {
             Kind::Ours => "ours",
             Kind::Nginx => "nginx",
             Kind::NginxLogging => "nginx-logging",
+            Kind::NginxTelling => "nginx-telling",
             Kind::Haproxy => "haproxy",
             Kind::Echo => "recv-and-send",
         }
@@ -58,18 +62,18 @@ impl Proxy {
         let port = free_port()?;
         let words = match (kind, case) {
             (Kind::Ours, Case::Bare) => vec![
-                built("tollgate-gateway", &["--example", "bare"], "examples/bare")?,
+                bare()?,
                 format!("127.0.0.1:{port}"),
                 format!("http://127.0.0.1:{}", backend.port),
             ],
             (Kind::Ours, _) => {
                 let config = ours_config(case, port, backend.port)?;
                 let file = written(&format!("tollgate-{port}.yaml"), &config)?;
-                let tollgate = built("tollgate", &[], "tollgate")?;
-                vec![tollgate, "serve".into(), "--config".into(), file]
+                vec![shipped()?, "serve".into(), "--config".into(), file]
             }
-            (Kind::Nginx | Kind::NginxLogging, _) => {
-                let mut config = nginx_proxy(case, port, backend);
+            (Kind::Nginx | Kind::NginxLogging | Kind::NginxTelling, _) => {
+                let telling = if let Kind::NginxTelling = kind { telling() } else { String::new() };
+                let mut config = nginx_proxy(case, (port, &telling), backend);
                 if let Kind::NginxLogging = kind {
                     let log = written(&format!("nginx-{port}.log"), "")?;
                     config =
@@ -133,7 +137,22 @@ keys: [ {{ tenant: acme, user: ci, sha256: {digest} }} ]
     ))
 }
 
-fn nginx_proxy(case: Case, port: u16, backend: &Backend) -> String {
+/// What makes nginx' refusals as long as ours: a header for all of ours, and a body of the length that ours has.
+fn telling() -> String {
+    const BODY: usize = 515;
+    // Its own headers of such an answer.
+    const OTHERS: usize = 188;
+    let header = "x".repeat(super::echo::LENGTH - BODY - OTHERS);
+    let body = "x".repeat(BODY);
+    format!(
+        "error_page 429 = @refused;
+         location @refused {{
+           default_type application/problem+json; add_header x-told {header} always; return 429 {body};
+         }}"
+    )
+}
+
+fn nginx_proxy(case: Case, (port, telling): (u16, &str), backend: &Backend) -> String {
     let (zone, limit) = match case {
         Case::Bare => ("", ""),
         Case::Forward => (
@@ -149,6 +168,7 @@ fn nginx_proxy(case: Case, port: u16, backend: &Backend) -> String {
         "{zone}
          upstream backend {{ server 127.0.0.1:{}; keepalive 256; keepalive_requests 1000000000; }}
          server {{ listen 127.0.0.1:{port} backlog=4096;
+           {telling}
            location / {{
              {limit}
              proxy_pass http://backend; proxy_http_version 1.1;
@@ -222,22 +242,37 @@ fn nginx(http: &str) -> String {
     )
 }
 
-/// One of our programs, built as users build it.
-pub fn built(package: &str, which: &[&str], path: &str) -> Result<String, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let built = Command::new("cargo")
+/// Our program as it is shipped, made anew where something of it has changed.
+pub fn shipped() -> Result<String, String> {
+    static DONE: Mutex<bool> = Mutex::new(false);
+    let mut is_done = DONE.lock().map_err(|error| error.to_string())?;
+    if !*is_done {
+        cargo(&["xtask", "dist"])?;
+        *is_done = true;
+    }
+    Ok(root().join("target/shipped/tollgate").to_string_lossy().into_owned())
+}
+
+/// A gateway that looks at nothing.
+fn bare() -> Result<String, String> {
+    let example = ["--package", "tollgate-gateway", "--example", "bare"];
+    cargo(&[&["build", "--profile", "dist", "--quiet"], &example[..]].concat())?;
+    Ok(root().join("target/dist/examples/bare").to_string_lossy().into_owned())
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn cargo(args: &[&str]) -> Result<(), String> {
+    let ended = Command::new("cargo")
         // As a user's shell would: what cargo has told this program makes dependencies build again.
         .env_remove("CARGO_MANIFEST_DIR")
-        .args(["build", "--profile", "dist", "--quiet", "--package", package])
-        .args(which)
-        .current_dir(&root)
+        .args(args)
+        .current_dir(root())
         .status();
-    match built {
-        Ok(status) if status.success() => {
-            Ok(root.join("target/dist").join(path).to_string_lossy().into_owned())
-        }
-        _ => Err(format!("{package} was not built")),
-    }
+    let is_good = ended.is_ok_and(|status| status.success());
+    is_good.then_some(()).ok_or_else(|| format!("`cargo {}` did not end well", args.join(" ")))
 }
 
 struct Process(Child);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_policy::Sha256;
 
 use super::server::Server;
-use crate::gateway::proxies::{KEY, Proxy, built, free_port};
+use crate::gateway::proxies::{KEY, Proxy, free_port, shipped};
 
 /// Starts one on core 0 that forwards everything to a port of this machine; `limits` are its plan `pro` and its tenants, of
 /// which `acme` is the caller.
@@ -32,7 +32,7 @@ keys: [ {{ tenant: acme, user: ci, sha256: {} }} ]
     );
     let file = folder.join(format!("{name}.yaml"));
     std::fs::write(&file, text).map_err(|error| error.to_string())?;
-    let tollgate = built("tollgate", &[], "tollgate")?;
+    let tollgate = shipped()?;
     let words = [tollgate, "serve".into(), "--config".into(), file.to_string_lossy().into_owned()];
     let gateway = Proxy::program(&words, port)?;
     // It counts in Redis as soon as it has found it.

@@ -1,0 +1,125 @@
+//! The program as it is shipped: built twice, the second time by what the first one did under load.
+//!
+//! ```text
+//! build that counts ─▶ training: loads like a gateway's ─▶ profile ─▶ build that keeps together what runs together
+//! ```
+//! Most of what a request takes besides the kernel is waiting for code: it has left the nearest cache while the kernel's
+//! ran. What the compiler knows of the way that requests take makes that code smaller and shorter.
+
+mod load;
+mod started;
+mod training;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::run::{cargo, command, root, run, said};
+use crate::tools;
+
+/// Where the program is when all is done.
+const SHIPPED: &str = "target/shipped/tollgate";
+
+/// The folders of the two builds. What they are made of is compiled by other flags, so neither shares one with other builds.
+const COUNTING: &str = "target/counting";
+const TRAINED: &str = "target/trained";
+
+const PROFILE: &str = "target/counting/tollgate.profdata";
+
+pub(crate) fn build() -> Result<(), String> {
+    let rustc = Rustc::ask()?;
+    let program = match rustc.profdata() {
+        Some(profdata) => trained(&rustc, &profdata)?,
+        None => {
+            eprintln!(
+                "\nThere is no llvm-profdata of LLVM {0} here, so this build is not trained; forwarding takes some 5 % more time.\n\
+                 `rustup component add llvm-tools` brings it, or the Debian package llvm-{0}.",
+                rustc.llvm
+            );
+            cargo(["build", "--profile", "dist", "--locked", "--package", "tollgate"])?;
+            root().join("target/dist/tollgate")
+        }
+    };
+    let shipped = root().join(SHIPPED);
+    // Whoever runs the old one keeps it: it is replaced, not written over.
+    let new = shipped.with_extension("new");
+    let moved = fs::create_dir_all(root().join("target/shipped"))
+        .and_then(|()| fs::copy(program, &new))
+        .and_then(|_| fs::rename(&new, &shipped));
+    moved.map_err(|error| format!("{SHIPPED} cannot be written: {error}"))?;
+    eprintln!("\n{SHIPPED}");
+    Ok(())
+}
+
+/// Builds twice, with the training between. Nothing is done again for which nothing has changed.
+fn trained(rustc: &Rustc, profdata: &Path) -> Result<PathBuf, String> {
+    let raw = root().join(COUNTING).join("raw");
+    let counting = rustc.build(COUNTING, &format!("-Cprofile-generate={}", raw.display()))?;
+    let profile = root().join(PROFILE);
+    // The training is a part of this program.
+    let trainer = std::env::current_exe().map_err(|error| error.to_string())?;
+    if ![&counting, &trainer].into_iter().all(|made_of| is_newer(&profile, made_of)) {
+        let _ = fs::remove_dir_all(&raw);
+        tools::for_training()?;
+        training::run(&counting)?;
+        let mut merge = command(&profdata.to_string_lossy());
+        merge.arg("merge").arg("--output").arg(&profile).arg(&raw);
+        run(merge)?;
+    }
+    rustc.build(TRAINED, &format!("-Cprofile-use={}", profile.display()))
+}
+
+fn is_newer(one: &Path, other: &Path) -> bool {
+    let written = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
+    matches!((written(one), written(other)), (Ok(one), Ok(other)) if one > other)
+}
+
+/// The compiler, by its own word.
+struct Rustc {
+    host: String,
+    sysroot: PathBuf,
+    /// Of which version its LLVM is, that has to understand the profile.
+    llvm: String,
+}
+
+impl Rustc {
+    fn ask() -> Result<Rustc, String> {
+        let told = rustc_says(&["--verbose", "--version"])?;
+        let field = |name: &str| {
+            let value = told.lines().find_map(|line| line.strip_prefix(name));
+            value.map(str::to_owned).ok_or(format!("rustc does not tell its `{name}`"))
+        };
+        let llvm = field("LLVM version: ")?;
+        let llvm = llvm.split('.').next().unwrap_or_default().to_owned();
+        let sysroot = rustc_says(&["--print", "sysroot"])?.trim().into();
+        Ok(Rustc { host: field("host: ")?, sysroot, llvm })
+    }
+
+    /// What makes a profile of the counts: rustup's, or Debian's, which is installed where it is missing.
+    fn profdata(&self) -> Option<PathBuf> {
+        let rustups = self.sysroot.join("lib/rustlib").join(&self.host).join("bin/llvm-profdata");
+        if rustups.exists() {
+            return Some(rustups);
+        }
+        let debians = format!("llvm-profdata-{}", self.llvm);
+        tools::profdata(&debians, &format!("llvm-{}", self.llvm)).ok()?;
+        Some(debians.into())
+    }
+
+    /// Builds the program in a folder of its own. Named, its target has those flags alone: without, build scripts had them too.
+    fn build(&self, folder: &str, flags: &str) -> Result<PathBuf, String> {
+        let all = std::env::var("RUSTFLAGS").unwrap_or_default();
+        let mut build = command(env!("CARGO"));
+        build
+            .args(["build", "--profile", "dist", "--locked", "--package", "tollgate"])
+            .args(["--target", &self.host, "--target-dir", folder])
+            .env("RUSTFLAGS", format!("{all} {flags}").trim());
+        run(build)?;
+        Ok(root().join(folder).join(&self.host).join("dist/tollgate"))
+    }
+}
+
+fn rustc_says(args: &[&str]) -> Result<String, String> {
+    let mut rustc = command("rustc");
+    rustc.args(args);
+    said(rustc)
+}
