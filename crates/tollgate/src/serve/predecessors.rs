@@ -90,16 +90,54 @@ impl Predecessors {
         Bound { key: Cow::Owned(key), has_lines_terms: true }
     }
 
-    /// Forgets those that have ended, and lines of which no other key works.
+    /// Forgets those whose grace is over, and lines of which no other key can work. One that ended by itself before that may be
+    /// given more time, and goes by its line's terms then.
     pub(super) fn sweep(&self, now: Time) {
         let mut lines = self.0.lock();
         lines.retain(|_, line| {
-            line.replaced.retain(|key| key.ends_at() > now);
+            line.replaced.retain(|key| key.grace_until.is_none_or(|end| end > now));
             !line.replaced.is_empty()
         });
         // Of a million keys that were once rotated hardly any is in its grace.
         if lines.capacity() > 64 && lines.capacity() / 4 > lines.len() {
             lines.shrink_to_fit();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_storage::{KeyDraft, KeyTerms};
+
+    use super::*;
+
+    /// What is forgotten with it would let it go by what it had for itself.
+    #[test]
+    fn a_key_that_ended_by_itself_has_its_lines_terms_when_it_is_given_more_time() {
+        let now = Time::from_secs(1_800_000_000);
+        let terms = KeyTerms {
+            plan: "large".parse().ok(),
+            expires_at: Some(now + Duration::from_secs(1)),
+            ..KeyTerms::default()
+        };
+        let draft = KeyDraft { tenant: "acme".parse().unwrap(), user: None, terms };
+        let mut old = draft.mint(now).unwrap().1;
+        let mut new = old.mint_successor(now).unwrap().1;
+        old.replaced_by = Some(new.id.clone());
+        old.grace_until = Some(now + Duration::from_secs(60));
+        new.terms.plan = "small".parse().ok();
+        let predecessors = Predecessors::default();
+        predecessors.note(&old);
+        predecessors.note(&new);
+
+        predecessors.sweep(now + Duration::from_secs(30));
+        old.terms.expires_at = None;
+        predecessors.note(&old);
+        assert_eq!(predecessors.bound(&old).key.terms.plan, new.terms.plan);
+
+        predecessors.sweep(now + Duration::from_secs(60));
+        assert!(!predecessors.knows_newest(&old));
     }
 }
