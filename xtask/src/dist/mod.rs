@@ -106,13 +106,15 @@ impl Rustc {
     }
 
     /// Builds the program in a folder of its own. Named, its target has those flags alone: without, build scripts had them too.
-    fn build(&self, folder: &str, flags: &str) -> Result<PathBuf, String> {
-        let all = std::env::var("RUSTFLAGS").unwrap_or_default();
+    fn build(&self, folder: &str, flag: &str) -> Result<PathBuf, String> {
+        let others = std::env::var("RUSTFLAGS").unwrap_or_default();
+        // A folder's name may have blanks.
+        let flags: Vec<&str> = others.split_whitespace().chain([flag]).collect();
         let mut build = command(env!("CARGO"));
         build
             .args(["build", "--profile", "dist", "--locked", "--package", "tollgate"])
             .args(["--target", &self.host, "--target-dir", folder])
-            .env("RUSTFLAGS", format!("{all} {flags}").trim());
+            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
         run(build)?;
         Ok(root().join(folder).join(&self.host).join("dist/tollgate"))
     }
