@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 
 use super::{Right, Text, own_text};
+use crate::routes::normalise;
 
 /// The method of a request, in capitals.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
@@ -58,19 +59,60 @@ pub struct RoutePath(Box<str>);
 
 impl Text for RoutePath {
     const FORMAT: &'static str = "route-path";
-    const PATTERN: &'static str = "^/[!\"$->@-~]{0,1023}$";
+    // Segments between slashes: exact ones, of which each `%` is an encoding, or a parameter. At the end there may be a `*`.
+    const PATTERN: &'static str =
+        r#"^(/(([!"$&-)+-.0->@-[\]-z|~]|%[0-9A-Fa-f]{2})*|\{[!"$-)+-.0->@-z|~]+\}))*(/\*)?$"#;
 
     fn read(text: &str) -> Result<RoutePath, Right> {
         let is_right = |byte: u8| byte.is_ascii_graphic() && byte != b'?' && byte != b'#';
         if !text.starts_with('/') {
-            Err("a path begins with `/`: write for example `/v1/items/{id}` or `/*`".into())
-        } else if text.len() > 1024 {
-            Err("write at most 1024 characters".into())
-        } else if !text.bytes().all(is_right) {
-            Err("write a path without `?`, `#` and spaces, other characters percent-encoded".into())
-        } else {
-            Ok(RoutePath(text.into()))
+            return Err("a path begins with `/`: write for example `/v1/items/{id}` or `/*`".into());
         }
+        if text.len() > 1024 {
+            return Err("write at most 1024 characters".into());
+        }
+        if !text.bytes().all(is_right) {
+            return Err(
+                "write a path without `?`, `#` and spaces, other characters percent-encoded".into(),
+            );
+        }
+        let mut segments = text[1..].split('/').peekable();
+        while let Some(segment) = segments.next() {
+            check_segment(segment, segments.peek().is_none())?;
+        }
+        Ok(RoutePath(text.into()))
+    }
+}
+
+/// What is no pattern must not be taken for one: a route that is for more than was meant lets in who was to be kept out.
+fn check_segment(segment: &str, is_last: bool) -> Result<(), Right> {
+    let between = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let has_marks = |text: &str| text.contains(['{', '}', '*']);
+    match between {
+        Some(name) if !name.is_empty() && !has_marks(name) => return Ok(()),
+        None if segment == "*" && is_last => return Ok(()),
+        None if segment.contains('*') => {
+            return Err(
+                "`*` stands alone at the end, for all that is below: write `/v1/*`, `{name}` \
+                        for one segment between others, or `%2A` for the character"
+                    .into(),
+            );
+        }
+        _ if has_marks(segment) => {
+            return Err(
+                "a parameter is a whole segment with a name: write `{name}`, or `%7B` and \
+                        `%7D` for the characters"
+                    .into(),
+            );
+        }
+        _ => {}
+    }
+    match normalise(&format!("/{segment}")) {
+        Ok(normal) if normal == "/" && !segment.is_empty() => {
+            Err("requests are matched without `.` and `..`: write the path without them".into())
+        }
+        Ok(_) => Ok(()),
+        Err(bad) => Err(format!("no request with such a path is served: {bad}").into()),
     }
 }
 

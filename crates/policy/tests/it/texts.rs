@@ -147,7 +147,54 @@ fn times() {
 fn requests() {
     check::<Method>(&["GET", "M-SEARCH"], &["", "get", "GET ", "-X", "G1"]);
     check::<HeaderName>(&["x-api-key"], &["", "x api", "x:y", "ä"]);
-    check::<RoutePath>(&["/", "/*", "/v1/{id}/x%20y"], &["", "v1", "/a?b", "/a#b", "/a b", "/ä"]);
+    check::<RoutePath>(
+        &[
+            "/",
+            "/*",
+            "/v1/",
+            "/v1//x",
+            "/v1/{id}/x%20y",
+            "/{id}/*",
+            "/a.b/...",
+            "/%2A",
+            "/%7Bid%7D",
+            "/a%2fb",
+            "/@me",
+            "/x:run",
+            "/a'b\"c<d>e^f`g|h~i[j]k",
+        ],
+        &[
+            "",
+            "v1",
+            "/a?b",
+            "/a#b",
+            "/a b",
+            "/ä",
+            "/users/*/avatar",
+            "/a*",
+            "/*a",
+            "/*/",
+            "/**",
+            "/a/*/*",
+            "/{id}.png",
+            "/a{id}",
+            "/{a}{b}",
+            "/{id",
+            "/id}",
+            "/{",
+            "/{}",
+            "/{*}",
+            "/{a/b}",
+            "/a/../b",
+            "/a/.",
+            "/%2E%2e/b",
+            "/%zz",
+            "/%",
+            "/%00",
+            "/a\\b",
+            "/%5c",
+        ],
+    );
     check::<FilePath>(&["./a b", "/var/x"], &["", "a\0b", "a\n"]);
     check::<AccessLog>(&["none", "stdout", "/var/log/x"], &["", "a\n"]);
 }
