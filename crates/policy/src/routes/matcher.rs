@@ -11,7 +11,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use super::spelling::normalise;
+use super::spelling::{matched, normalise};
 
 /// What a route is for.
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +168,7 @@ impl Matcher {
             // Written in whichever way, it stands for the one spelling of it.
             let spelled = format!("/{segment}");
             let normal = normalise(&spelled).unwrap_or_else(|_| spelled.as_str().into());
-            let segment = &normal[1..];
+            let segment = &matched(&normal)[1..];
             self.exact(node, segment).unwrap_or_else(|| {
                 let edge = Edge { from: node as u32, to: new as u32, segment: segment.into() };
                 let again = |edge: &Edge| hash(edge.from, &edge.segment);
@@ -193,7 +193,7 @@ impl Matcher {
     pub fn find(&self, host: &str, method: &str, path: &str) -> Option<usize> {
         let like = if method == "HEAD" { bit("GET") } else { 0 };
         let request = Request { host, method, bit: bit(method), like };
-        self.search(0, path.strip_prefix('/')?, request)
+        self.search(0, matched(path).strip_prefix('/')?, request)
     }
 
     fn search(&self, at: usize, rest: &str, request: Request<'_>) -> Option<usize> {

@@ -2,7 +2,8 @@
 //!
 //! A path may be written in many ways that servers take to be the same: with dot segments, doubled slashes,
 //! characters percent-encoded for no need. If only one of them were matched, another might reach a cheaper
-//! route. So a path is normalised once, and what is matched is what is forwarded.
+//! route. So a path is normalised once, and that is forwarded. What stays encoded there, because to some servers it
+//! means something else, is matched decoded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -68,6 +69,31 @@ pub fn normalise(path: &str) -> Result<Cow<'_, str>, BadPath> {
         }
     }
     Ok(Cow::Owned(normal))
+}
+
+/// The form of a [normalised](normalise) path that is matched: servers that decode a path before they choose what to run
+/// take `%3A` for `:`. A slash and a percent sign that were encoded stay so, and separate and begin nothing.
+///
+/// It is not what is forwarded, for to a server that does not decode they are two paths.
+pub(super) fn matched(normal: &str) -> Cow<'_, str> {
+    let is_as_good = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b'%');
+    let mut plain = String::new();
+    let mut rest = normal;
+    while let Some(at) = rest.find('%') {
+        let (before, encoded) = rest.split_at(at);
+        let byte = encoded.get(1..3).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        plain.push_str(before);
+        match byte {
+            Some(byte) if is_as_good(byte) => plain.push(char::from(byte)),
+            _ => plain.push_str(encoded.get(..3).unwrap_or(encoded)),
+        }
+        rest = encoded.get(3..).unwrap_or_default();
+    }
+    if plain.is_empty() {
+        return Cow::Borrowed(normal);
+    }
+    plain.push_str(rest);
+    Cow::Owned(plain)
 }
 
 /// Whether nothing need be changed; now and then too careful.

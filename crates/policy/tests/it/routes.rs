@@ -65,6 +65,9 @@ const ROUTES: &[(&str, &[&str], &[&str])] = &[
     ("/users/{id}", &[], &[]),
     ("/users/{id}/keys/{key}", &["DELETE"], &[]),
     ("/users/me", &["GET"], &[]),
+    ("/users/@self", &[], &[]),
+    ("/users/%2a", &[], &[]),
+    ("/a%3ab", &[], &[]),
 ];
 
 fn matcher() -> Matcher {
@@ -97,6 +100,14 @@ fn the_most_specific_route_wins() {
         ("a", "GET", "/users/7/keys/8", Some(0)),
         ("a", "GET", "/", Some(0)),
         ("a", "POST", "/v1/chat%2Fcompletions", Some(0)),
+        ("a", "GET", "/users/@self", Some(9)),
+        ("a", "GET", "/users/%40self", Some(9)),
+        ("a", "GET", "/users/%2540self", Some(6)),
+        ("a", "GET", "/users/%40self%", Some(6)),
+        ("a", "GET", "/users/*", Some(10)),
+        ("a", "GET", "/users/%2A", Some(10)),
+        ("a", "GET", "/a:b", Some(11)),
+        ("a", "GET", "/a%3Ab", Some(11)),
     ];
     let matcher = matcher();
     for (host, method, path, expected) in rows {
@@ -199,6 +210,31 @@ proptest! {
             }
         }
         prop_assert_eq!(normalise(&spelled).unwrap(), plain.as_str());
+    }
+
+    /// Also where it is forwarded as it is spelled, because a server may tell the spellings apart.
+    #[test]
+    fn no_encoding_reaches_another_route(
+        segments in proptest::collection::vec("[a-z0-9:@!$&'()*+,;=.~\"<>^`{|}\\[\\]-]{2,6}", 1..4),
+        encoded: [bool; 20],
+    ) {
+        prop_assume!(!segments.iter().any(|segment| segment == ".."));
+        let spell = |is_encoded: &dyn Fn(usize) -> bool| {
+            let spelled = segments.join("/").bytes().enumerate().map(|(at, byte)| match byte {
+                b'/' => "/".to_owned(),
+                _ if is_encoded(at) => format!("%{byte:02x}"),
+                _ => char::from(byte).to_string(),
+            }).collect::<String>();
+            format!("/{spelled}")
+        };
+        let mut matcher = Matcher::new();
+        let [all, wild] = [spell(&|_| true), "/*".to_owned()];
+        for (number, path) in [&all, &wild].into_iter().enumerate() {
+            matcher.add(number, RouteKey { path, methods: &[], hosts: &[] }).unwrap();
+        }
+        let path = spell(&|at| encoded[at % encoded.len()]);
+        let path = normalise(&path).unwrap();
+        prop_assert_eq!(matcher.find("h", "GET", &path), Some(0), "{} as {}", all, path);
     }
 
     /// Against looking through all routes and comparing how specific each is.
