@@ -28,7 +28,7 @@ use crate::fault::Fault;
 use crate::forward::Forwarder;
 use crate::h1::last_words;
 use crate::handler::Handler;
-use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
+use crate::http2::{CALLERS_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
 use crate::listen::ignore_newcomers;
 use crate::panics::Guarded;
 use crate::presence::Presence;
@@ -158,7 +158,7 @@ impl Worker {
             .max_pending_accept_reset_streams(RESETS)
             .max_local_error_reset_streams(RESETS)
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_connection_window_size(CALLERS_WINDOW)
             .max_send_buf_size(STREAM_WINDOW as usize)
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PING_TIMEOUT);

@@ -21,7 +21,7 @@ use super::pool::Pool;
 use super::upload::{Patience, Upload};
 use super::{Failed, head};
 use crate::body::Body;
-use crate::http2::{CONNECTION_WINDOW, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW};
+use crate::http2::{PING_AFTER, PING_TIMEOUT, STREAM_WINDOW, UPSTREAMS_WINDOW};
 use crate::request_body::RequestBody;
 use crate::stream::Stream;
 use crate::ticker::Ticker;
@@ -94,7 +94,7 @@ impl Shared {
         let (sender, driver) = http2::Builder::new(Local)
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_connection_window_size(UPSTREAMS_WINDOW)
             .max_send_buf_size(STREAM_WINDOW as usize)
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PING_TIMEOUT)

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use crate::support::{ChildGateway, Exchange, Served, TestGateway, curl, eventually};
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
 
 /// A GET in HPACK: static entries, and a literal `:authority`.
-const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 0x01, b'a'];
-const POST: &[u8] = &[0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
+pub const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 0x01, b'a'];
+pub const POST: &[u8] = &[0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut frame = length[1..].to_vec();
     frame.extend([kind, flags]);
@@ -27,7 +27,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn open(address: SocketAddr) -> TcpStream {
+pub fn open(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
@@ -92,7 +92,7 @@ fn empty_data_frames_end_the_connection() {
 }
 
 /// Reads frames until one of this kind comes; its stream and payload.
-fn next_of(stream: &mut TcpStream, wanted: u8) -> (u32, Vec<u8>) {
+pub fn next_of(stream: &mut TcpStream, wanted: u8) -> (u32, Vec<u8>) {
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     loop {
         let mut head = [0; 9];

@@ -26,6 +26,7 @@ mod support;
 mod switching;
 mod tls;
 mod to_http2;
+mod unread;
 mod upgrades;
 mod uploads;
 mod upstreams;

@@ -34,10 +34,14 @@ const TWO_LENGTHS: &[u8] = &[0x88, 0x0f, 0x0d, 1, b'1', 0x0f, 0x0d, 1, b'2'];
 
 /// What an upstream does with a stream.
 #[derive(Clone, Copy)]
-enum Act {
+pub enum Act {
     Answer,
+    /// Says nothing of it.
+    Wait,
     /// Answers, and never comes to an end.
     Begin,
+    /// Begins to answer, in thousands of small pieces, and then answers the first stream.
+    Crumble,
     /// Answers with two lengths.
     Contradict,
     /// Answers with a head that has no end.
@@ -49,14 +53,14 @@ enum Act {
 }
 
 /// An upstream of frames: does with each stream what `act` says, by the numbers of its connection, from 0, and of its own.
-struct Frames {
-    address: SocketAddr,
+pub struct Frames {
+    pub address: SocketAddr,
     /// All that came: connection and stream.
     seen: Arc<Mutex<Vec<(usize, u32)>>>,
 }
 
 impl Frames {
-    fn new(settings: &'static [u8], act: fn(usize, u32) -> Act) -> Frames {
+    pub fn new(settings: &'static [u8], act: fn(usize, u32) -> Act) -> Frames {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let frames = Frames { address: listener.local_addr().unwrap(), seen: Arc::default() };
         let seen = Arc::clone(&frames.seen);
@@ -74,7 +78,7 @@ impl Frames {
         frames
     }
 
-    fn seen(&self) -> Vec<(usize, u32)> {
+    pub fn seen(&self) -> Vec<(usize, u32)> {
         self.seen.lock().unwrap().clone()
     }
 }
@@ -99,7 +103,13 @@ fn serve(mut stream: TcpStream, settings: &[u8], act: impl Fn(u32) -> Act) -> st
         }
         match act(number) {
             Act::Answer => send(HEADERS, END_STREAM | END_HEADERS, number, OK)?,
+            Act::Wait => (),
             Act::Begin => send(HEADERS, END_HEADERS, number, OK)?,
+            Act::Crumble => {
+                send(HEADERS, END_HEADERS, number, OK)?;
+                (0..4000).try_for_each(|_| send(DATA, 0, number, &[b'y'; 20]))?;
+                send(HEADERS, END_STREAM | END_HEADERS, 1, OK)?;
+            }
             Act::Reset(code) => send(RST_STREAM, 0, number, &code.to_be_bytes())?,
             Act::Contradict => send(HEADERS, END_HEADERS, number, TWO_LENGTHS)?,
             Act::Babble => {
@@ -135,7 +145,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn gateway(upstream: &Frames) -> TestGateway {
+pub fn gateway(upstream: &Frames) -> TestGateway {
     let url = format!("http://{}", upstream.address);
     TestGateway::with(&[&url], |server| server.workers = Workers::Fixed(1))
 }
@@ -146,7 +156,7 @@ fn failures(gateway: &TestGateway) -> Vec<(&'static str, bool)> {
 }
 
 /// The statuses of the answers to requests, one after the other. Without TLS, HTTP/2 is for gRPC only.
-fn answers<const N: usize>(address: SocketAddr, requests: [&[&str]; N]) -> [String; N] {
+pub fn answers<const N: usize>(address: SocketAddr, requests: [&[&str]; N]) -> [String; N] {
     let url = format!("http://{address}/");
     requests.map(|request| {
         let grpc = ["--http2-prior-knowledge", "--header", "content-type: application/grpc"];
@@ -155,7 +165,7 @@ fn answers<const N: usize>(address: SocketAddr, requests: [&[&str]; N]) -> [Stri
     })
 }
 
-const GET: &[&str] = &["--request", "GET"];
+pub const GET: &[&str] = &["--request", "GET"];
 const POST: &[&str] = &["--data", "body"];
 
 /// Does what it is told with the second stream of its first connection, and answers everything else.

@@ -18,14 +18,14 @@ use tollgate_gateway::{Certificates, Trust, Upstream};
 use tollgate_policy::shapes::Workers;
 
 /// A gateway whose upstream speaks HTTP/2 over TLS: another gateway, before `behind`.
-struct Chain {
-    outer: TestGateway,
-    inner: TestGateway,
+pub struct Chain {
+    pub outer: TestGateway,
+    pub inner: TestGateway,
     _folder: Folder,
 }
 
 impl Chain {
-    fn new(name: &str, behind: &Served) -> Chain {
+    pub fn new(name: &str, behind: &Served) -> Chain {
         let folder = Folder::new(name);
         let certificates = Certificates::read(&folder.write("upstream")).unwrap();
         let inner = Upstream::new(&upstream(&[&behind.url()]), Trust::system).unwrap();
