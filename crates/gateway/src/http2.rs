@@ -16,8 +16,13 @@ pub(crate) const CALLERS_WINDOW: u32 = 8 * 1024 * 1024;
 /// a hundred a connection. A frame of few bytes takes some 256, and an upstream is trusted not to send only such.
 pub(crate) const UPSTREAMS_WINDOW: u32 = (1 << 31) - 1;
 
-/// A connection on which nothing came for so long is asked whether anybody is there,
+/// A caller's connection on which nothing came for so long is asked whether anybody is there,
 pub(crate) const PING_AFTER: Duration = Duration::from_secs(30);
 
 /// and is closed when nobody answers for so long.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The same for a connection to an upstream. A gRPC server takes pings that come more often than every five minutes for an attack, and
+/// ends the connection at the third, with all calls that only wait. A host that vanished is noticed by its kernel's
+/// silence, long before.
+pub(crate) const PING_UPSTREAM_AFTER: Duration = Duration::from_secs(310);

@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use bytes::Bytes;
 use socket2::{SockRef, TcpKeepalive};
@@ -90,6 +92,15 @@ impl Stream {
         SockRef::from(self.socket().tcp()).set_tcp_keepalive(&asked.with_retries(2))
     }
 
+    /// The same also while something that was sent is not acknowledged: then the kernel does not ask, and tries for a quarter of
+    /// an hour. Only for a peer that never leaves what comes unread, because that looks the same.
+    pub(crate) fn keep_watch(&self) -> io::Result<()> {
+        self.keep_alive()?;
+        #[cfg(target_os = "linux")]
+        SockRef::from(self.socket().tcp()).set_tcp_user_timeout(Some(ACKNOWLEDGED_WITHIN))?;
+        Ok(())
+    }
+
     /// Reads as much as it takes to see whether the peer speaks HTTP/2; nothing is lost.
     pub(crate) async fn is_http2(&mut self) -> io::Result<bool> {
         let mut bytes = [0; PREFACE.len()];
@@ -125,6 +136,11 @@ impl Stream {
         !self.rewound.is_empty()
     }
 }
+
+/// What is sent to an upstream is acknowledged by its kernel within so long, or nobody is there. If there is no room for more, the upstream
+/// has to read meanwhile: it is longer than most have for a part of a body.
+#[cfg(target_os = "linux")]
+pub(crate) const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(90);
 
 /// Bytes that are copied together rather than handed to the kernel in slices.
 const FEW: usize = 2048;

@@ -1,6 +1,7 @@
 //! How an exchange over HTTP/2 ended without an answer, and so whether the request may be sent again, and over what.
 
-use std::error::Error as _;
+use std::error::Error;
+use std::io::{self, ErrorKind};
 
 use h2::Reason;
 
@@ -13,7 +14,8 @@ pub(crate) enum Ended {
     Leaving,
     /// It alone was broken off: by the upstream, by us because its answer is no HTTP, or because its caller broke off the body.
     Reset,
-    /// We gave the connection up: what came is no HTTP/2, or not even a ping was answered. The upstream may have done it all.
+    /// We gave the connection up: what came is no HTTP/2, or not even a ping was answered, or a segment acknowledged. The upstream may
+    /// have done it all.
     GivenUp,
     /// Nobody knows: the connection is gone. An interim answer (1xx) may have come before; hyper does not tell of those.
     Gone,
@@ -22,8 +24,8 @@ pub(crate) enum Ended {
 impl Ended {
     /// By what hyper says of it.
     pub(crate) fn of(error: &hyper::Error) -> Ended {
-        match of_h2(error) {
-            _ if error.is_timeout() => Ended::GivenUp,
+        match source_of(error) {
+            _ if error.is_timeout() || source_of(error).is_some_and(is_silence) => Ended::GivenUp,
             Some(error) => Ended::by(error),
             // Also where the connection went while hyper held the request back for want of a stream: it does not say so.
             None => Ended::Gone,
@@ -53,12 +55,18 @@ impl Ended {
     }
 }
 
-/// Whether it is h2 that found what came to be no HTTP/2, and ended the request or the connection for it.
-pub(crate) fn is_unreadable(error: &hyper::Error) -> bool {
-    of_h2(error).is_some_and(h2::Error::is_library)
+/// Whether the kernel heard nothing of the other end for too long. It tells why the network could not deliver, if it knows.
+fn is_silence(error: &io::Error) -> bool {
+    use ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+    matches!(error.kind(), TimedOut | HostUnreachable | NetworkUnreachable)
 }
 
-fn of_h2(error: &hyper::Error) -> Option<&h2::Error> {
+/// Whether it is h2 that found what came to be no HTTP/2, and ended the request or the connection for it.
+pub(crate) fn is_unreadable(error: &hyper::Error) -> bool {
+    source_of(error).is_some_and(h2::Error::is_library)
+}
+
+fn source_of<E: Error + 'static>(error: &hyper::Error) -> Option<&E> {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref() {

@@ -21,7 +21,7 @@ use super::pool::Pool;
 use super::upload::{Patience, Upload};
 use super::{Failed, head};
 use crate::body::Body;
-use crate::http2::{PING_AFTER, PING_TIMEOUT, STREAM_WINDOW, UPSTREAMS_WINDOW};
+use crate::http2::{PING_TIMEOUT, PING_UPSTREAM_AFTER, STREAM_WINDOW, UPSTREAMS_WINDOW};
 use crate::request_body::RequestBody;
 use crate::stream::Stream;
 use crate::ticker::Ticker;
@@ -91,12 +91,15 @@ pub(crate) const STREAMS: usize = 100;
 impl Shared {
     /// A new connection, and the task that serves it.
     pub(crate) async fn new(stream: Stream, number: u64) -> Result<Shared, ForwardError> {
+        if let Err(error) = stream.keep_watch() {
+            tracing::debug!(%error, "an upstream that vanishes may be noticed late");
+        }
         let (sender, driver) = http2::Builder::new(Local)
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(UPSTREAMS_WINDOW)
             .max_send_buf_size(STREAM_WINDOW as usize)
-            .keep_alive_interval(PING_AFTER)
+            .keep_alive_interval(PING_UPSTREAM_AFTER)
             .keep_alive_timeout(PING_TIMEOUT)
             .handshake(TokioIo::new(stream))
             .await

@@ -1,6 +1,7 @@
 //! Connections alone, where it matters who is polled first.
 
 use std::cell::Cell;
+use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Waker};
 
@@ -16,11 +17,19 @@ use super::*;
 use crate::forward::head::Hops;
 use crate::forward::pool;
 use crate::received::Received;
+#[cfg(target_os = "linux")]
+use crate::stream::ACKNOWLEDGED_WITHIN;
 use crate::upstream::Upstream;
 
 /// A connection, its pool, and its other end, which has not said a word.
 async fn connected() -> (Shared, Rc<Pool>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (shared, pool, other, _) = connected_to(listener).await;
+    (shared, pool, other)
+}
+
+/// The same, and another handle of its socket.
+async fn connected_to(listener: TcpListener) -> (Shared, Rc<Pool>, TcpStream, socket2::Socket) {
     let address = listener.local_addr().unwrap();
     let shape = shapes::Upstream {
         url: Some(format!("http://{address}").parse().unwrap()),
@@ -33,10 +42,11 @@ async fn connected() -> (Shared, Rc<Pool>, TcpStream) {
     let upstream = Upstream::new(&shape, || unreachable!()).unwrap();
     let pool = pool::Local::new(&upstream).pick(&upstream, Instant::now()).unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
+    let socket = socket2::Socket::from(stream.as_fd().try_clone_to_owned().unwrap());
     let (other, _) = listener.accept().await.unwrap();
     let shared = Shared::new(Stream::plain(stream), 1).await.unwrap();
     pool.shared.borrow_mut().push(shared.clone());
-    (shared, pool, other)
+    (shared, pool, other, socket)
 }
 
 fn request(method: Method) -> Received {
@@ -61,10 +71,86 @@ async fn what_was_sent_to_who_answers_no_ping_is_not_sent_again() {
         shared.state.is_heard.set(true);
         let began = Instant::now();
         let failed = exchange(&shared, &pool, &mut request(Method::GET)).await.unwrap_err();
-        assert!(began.elapsed() >= PING_AFTER + PING_TIMEOUT);
+        assert!(began.elapsed() >= PING_UPSTREAM_AFTER + PING_TIMEOUT);
         assert_eq!((failed.may_repeat, failed.error.was_never_sent()), (false, false));
     };
     LocalSet::new().run_until(silent).await;
+}
+
+/// Sends settings and acknowledges those that come, and pings, which it counts.
+async fn answers_pings(other: &mut TcpStream, pings: &Cell<usize>) -> std::io::Result<()> {
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const ACK: u8 = 1;
+    other.write_all(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]).await?;
+    other.read_exact(&mut [0; 24]).await?;
+    loop {
+        let mut frame = vec![0; 9];
+        other.read_exact(&mut frame).await?;
+        let length = usize::from(frame[1]) << 8 | usize::from(frame[2]);
+        frame.resize(9 + length, 0);
+        other.read_exact(&mut frame[9..]).await?;
+        match (frame[3], frame[4] & ACK) {
+            (SETTINGS, 0) => other.write_all(&[0, 0, 0, SETTINGS, ACK, 0, 0, 0, 0]).await?,
+            (PING, 0) => {
+                pings.set(pings.get() + 1);
+                frame[4] |= ACK;
+                other.write_all(&frame).await?;
+            }
+            _ => (),
+        }
+    }
+}
+
+/// gRPC servers take more for an attack: at the third they closed the connection, with all calls on it.
+#[tokio::test(start_paused = true)]
+async fn a_silent_call_has_its_upstream_pinged_once_in_five_minutes_at_most() {
+    let silent = async {
+        let (shared, pool, mut other) = connected().await;
+        let pings = Cell::new(0);
+        let mut request = request(Method::GET);
+        tokio::select! {
+            ended = exchange(&shared, &pool, &mut request) => panic!("{ended:?}"),
+            ended = answers_pings(&mut other, &pings) => panic!("{ended:?}"),
+            () = tokio::time::sleep(Duration::from_secs(300)) => (),
+        }
+        assert!(pings.get() <= 1, "{} came", pings.get());
+    };
+    LocalSet::new().run_until(silent).await;
+}
+
+/// A host that vanished was noticed by pings alone, which are rare.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_kernel_looks_whether_an_upstream_is_still_there() {
+    let looks = async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (_shared, _, _other, socket) = connected_to(listener).await;
+        assert!(socket.keepalive().unwrap());
+        // It does not ask while something is unacknowledged.
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(ACKNOWLEDGED_WITHIN));
+    };
+    LocalSet::new().run_until(looks).await;
+}
+
+/// Nobody knows what a host did before it vanished.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_was_sent_to_whom_the_kernel_gave_up_is_not_sent_again() {
+    let given_up = async {
+        let narrow = tokio::net::TcpSocket::new_v4().unwrap();
+        narrow.set_recv_buffer_size(4096).unwrap();
+        narrow.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (shared, pool, _other, socket) = connected_to(narrow.listen(1).unwrap()).await;
+        socket.set_tcp_user_timeout(Some(Duration::from_millis(100))).unwrap();
+        shared.state.is_heard.set(true);
+        // More than there is room for.
+        let mut request = request(Method::GET);
+        request.headers_mut().insert("x-large", "y".repeat(1_000_000).try_into().unwrap());
+        let failed = exchange(&shared, &pool, &mut request).await.unwrap_err();
+        assert_eq!((failed.may_repeat, failed.error.was_never_sent()), (false, false));
+    };
+    LocalSet::new().run_until(timeout(Duration::from_secs(30), given_up)).await.unwrap();
 }
 
 /// It stayed open: one request after the other waited for an answer until it was too late.
