@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::answered::Answered;
 use super::ended::{Ended, Tried};
 use super::error::{ForwardCause, ForwardError};
+use super::h1::LARGEST_HEAD;
 use super::outbound::Outbound;
 use super::pool::Pool;
 use super::upload::{Patience, Upload};
@@ -99,6 +100,7 @@ impl Shared {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(UPSTREAMS_WINDOW)
             .max_send_buf_size(STREAM_WINDOW as usize)
+            .max_header_list_size(LARGEST_HEAD as u32)
             .keep_alive_interval(PING_UPSTREAM_AFTER)
             .keep_alive_timeout(PING_TIMEOUT)
             .handshake(TokioIo::new(stream))

@@ -113,6 +113,22 @@ fn a_caller_that_hangs_up_ends_its_request_and_no_other() {
     assert_eq!(chain.inner.counts.accepted(), 1, "the connection is as good as before");
 }
 
+/// Above 16 KiB it was 502, and over HTTP/1.1 it passed.
+#[test]
+fn a_head_may_be_as_large_as_over_http1() {
+    let behind = Served::new(|exchange: &mut Exchange| {
+        let large = "y".repeat(60_000);
+        let head = format!("HTTP/1.1 200 OK\r\nx-large: {large}\r\ncontent-length: 2\r\n\r\n");
+        exchange.write(head + "ok");
+        true
+    });
+    let chain = Chain::new("large-head", &behind);
+    let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    let (head, _) = Raw::connect(chain.outer.address).write(request).response();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head:.100}");
+    assert_eq!(header(&head, "x-large").map(str::len), Some(60_000));
+}
+
 /// Answers what is to be answered at once; everything else on its first connection never, until that is closed.
 async fn closes_its_first(closing: oneshot::Receiver<()>) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

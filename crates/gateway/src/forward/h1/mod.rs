@@ -40,6 +40,7 @@ use crate::request_body::RequestBody;
 use crate::stream::Stream;
 use crate::ticker::{Ticker, Watch};
 pub(crate) use incoming::Incoming;
+pub(crate) use response_head::LARGEST_HEAD;
 use response_head::{Head, HeadReader};
 use sending::Sending;
 

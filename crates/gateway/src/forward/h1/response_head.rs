@@ -19,8 +19,8 @@ use crate::h1::spare_map;
 
 const MOST_HEADERS: usize = 100;
 
-/// Bytes of a head.
-const LARGEST: usize = 64 * 1024;
+/// Bytes of a head, of either protocol.
+pub(crate) const LARGEST_HEAD: usize = 64 * 1024;
 
 /// The head of a response, without what is about one connection.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl HeadReader {
         if !self.part.is_empty() {
             let looked_at = self.part.len().saturating_sub(2);
             self.part.extend_from_slice(&bytes);
-            if self.part.len() <= LARGEST && !may_end(&self.part[looked_at..]) {
+            if self.part.len() <= LARGEST_HEAD && !may_end(&self.part[looked_at..]) {
                 return Ok(None);
             }
             bytes = Bytes::from(std::mem::take(&mut self.part));
@@ -120,8 +120,8 @@ fn parse(bytes: &Bytes, is_to_head: bool) -> Result<Parsed, BadHead> {
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let size = match config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut fields) {
-        Ok(httparse::Status::Complete(size)) if size <= LARGEST => size,
-        Ok(httparse::Status::Partial) if bytes.len() <= LARGEST => return Ok(Parsed::Part),
+        Ok(httparse::Status::Complete(size)) if size <= LARGEST_HEAD => size,
+        Ok(httparse::Status::Partial) if bytes.len() <= LARGEST_HEAD => return Ok(Parsed::Part),
         Ok(_) => return Err(BadHead::TooLarge),
         Err(error) => return Err(BadHead::Syntax(error)),
     };
