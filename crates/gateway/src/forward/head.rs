@@ -54,13 +54,22 @@ impl Hops {
         self.0 != 0 && Hops::place(name).is_some_and(|at| self.0 & (1 << at) != 0)
     }
 
-    /// The same, and what is claimed of the caller stays.
+    /// The same, and what a proxy claims of the caller stays. Proxies write it with dashes: spelled otherwise it is the caller's own, and
+    /// they passed on what they do not know.
     pub(crate) fn without_claims(self) -> Hops {
+        Hops(self.alone().0 | self.0 & (1 << Hops::RESPELLED))
+    }
+
+    /// The same, and whatever is claimed stays.
+    fn alone(self) -> Hops {
         Hops(self.0 & ((1 << HOPS) - 1))
     }
 
     /// The place of every further `X-Forwarded-`.
     const FURTHER: usize = HOPS + CLAIMED;
+
+    /// The place of every claim that is spelled with `_` for `-`.
+    const RESPELLED: usize = Hops::FURTHER + 1;
 
     fn place(name: &HeaderName) -> Option<usize> {
         // The lengths of those names; few others have one of them.
@@ -68,21 +77,35 @@ impl Hops {
         match text.len() {
             9 if text.starts_with(['f', 'x']) => {
                 let place = CLAIMS.iter().position(|claim| claim == name);
-                place.map(|at| HOPS + at)
+                let is_respelled = || is_read_as(text, CLAIMS[1].as_str());
+                let place = place.map(|at| HOPS + at);
+                place.or_else(|| is_respelled().then_some(Hops::RESPELLED))
             }
-            13.. if text.starts_with("x-forwarded-") => {
-                let is_told = matches!(&text[12..], "for" | "proto" | "host");
-                (!is_told).then_some(Hops::FURTHER)
-            }
+            13.. if begins_as(text, "x-forwarded-") => match text {
+                "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" => None,
+                _ if text.starts_with("x-forwarded-") => Some(Hops::FURTHER),
+                _ => Some(Hops::RESPELLED),
+            },
             2 | 7 | 10 | 16..=19 => HOP_BY_HOP.iter().position(|hop| hop == name),
             _ => None,
         }
     }
 }
 
+/// Whether a name begins so where `_` is read as `-`: CGI, WSGI and their like give both of a name to their programs as one.
+pub(crate) fn begins_as(name: &str, beginning: &str) -> bool {
+    let is_same = |(byte, wanted): (u8, u8)| byte == wanted || (byte == b'_' && wanted == b'-');
+    name.len() >= beginning.len() && name.bytes().zip(beginning.bytes()).all(is_same)
+}
+
+/// Whether two names are the same where `_` is read as `-`.
+pub(crate) fn is_read_as(name: &str, other: &str) -> bool {
+    name.len() == other.len() && begins_as(name, other)
+}
+
 /// Removes what is about one connection only.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    strip(headers, Hops::of(headers).without_claims());
+    strip(headers, Hops::of(headers).alone());
 }
 
 fn strip(headers: &mut HeaderMap, hops: Hops) {
@@ -97,10 +120,10 @@ fn strip(headers: &mut HeaderMap, hops: Hops) {
             headers.remove(name);
         }
     }
-    if hops.0 & (1 << Hops::FURTHER) != 0 {
-        let is_further = |name: &&HeaderName| Hops::place(name) == Some(Hops::FURTHER);
-        let further: Vec<_> = headers.keys().filter(is_further).cloned().collect();
-        further.iter().for_each(|name| drop(headers.remove(name)));
+    // Of these there are many names.
+    if hops.0 >> Hops::FURTHER != 0 {
+        let of_many: Vec<_> = headers.keys().filter(|name| hops.has(name)).cloned().collect();
+        of_many.iter().for_each(|name| drop(headers.remove(name)));
     }
 }
 
@@ -176,14 +199,14 @@ pub(crate) fn may_trail(name: &HeaderName) -> bool {
     !is_for_heads && Hops::place(name).is_none() && !is_ours_to_say(name)
 }
 
-/// Whether only the gateway may say this to an upstream.
+/// Whether only the gateway may say this to an upstream, however it is spelled.
 pub(crate) fn is_ours_to_say(name: &HeaderName) -> bool {
     let name = name.as_str();
-    name.starts_with("x-")
-        && (name.starts_with("x-tollgate-")
-            || name.starts_with("x-forwarded-")
-            || name == names::X_REQUEST_ID.as_str()
-            || name == names::X_RATELIMIT_DEGRADED.as_str())
+    name.starts_with('x')
+        && (begins_as(name, "x-tollgate-")
+            || begins_as(name, "x-forwarded-")
+            || is_read_as(name, names::X_REQUEST_ID.as_str())
+            || is_read_as(name, names::X_RATELIMIT_DEGRADED.as_str()))
 }
 
 /// Removes what may not come after a body.

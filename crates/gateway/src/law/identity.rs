@@ -8,6 +8,7 @@ use tollgate_wire::{HeadLines, names};
 use super::keys::FoundKey;
 use super::plane::Plane;
 use super::record::Record;
+use crate::forward::{begins_as, is_read_as};
 use crate::received::Received;
 
 const TENANT: HeaderName = HeaderName::from_static("x-tollgate-tenant");
@@ -52,12 +53,16 @@ pub(crate) fn tell<F: FoundKey>(
 /// For all that is told of most callers, how they came included.
 const ROOM: usize = 384;
 
-/// Removes what only the gateway may say. Most requests have none of it, so that is seen first.
+/// Removes what only the gateway may say, however it is spelled. Most requests have none of it, so that is seen first. An
+/// `X-Request-Id` need not be removed: what is told stands in its place.
 fn strip(request: &mut Received) {
+    let request_id = names::X_REQUEST_ID.as_str();
     let is_ours = |name: &HeaderName| {
         let name = name.as_str();
-        name.starts_with("x-")
-            && (name.starts_with("x-tollgate-") || *name == *names::X_RATELIMIT_DEGRADED.as_str())
+        name.starts_with('x')
+            && (begins_as(name, "x-tollgate-")
+                || is_read_as(name, names::X_RATELIMIT_DEGRADED.as_str())
+                || (is_read_as(name, request_id) && name != request_id))
     };
     if request.headers().keys().any(is_ours) {
         let headers = request.headers_mut();

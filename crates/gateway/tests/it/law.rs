@@ -55,6 +55,39 @@ fn a_key_in_a_cookie_stays_here() {
     assert!(!seen.contains("tg_"), "{seen}");
 }
 
+/// `X_Tollgate_User: admin` passed, and is the same as ours to whatever is behind CGI or WSGI.
+#[test]
+fn nobody_else_says_what_we_say_of_a_caller_however_it_is_spelled() {
+    let upstream = Served::echo();
+    let gateway = TestLaw::new(&file(&upstream, "{}"));
+    let key = format!("x-api-key: {KEY}");
+    let forged = [
+        "X_Tollgate_User: forged",
+        "x-tollgate_plan: forged",
+        "x_tollgate-more: forged",
+        "X-Tollgate-Tenant: forged",
+        "X_Request_ID: forged",
+        "x-ratelimit_degraded: forged",
+        "x_tollgate: kept",
+    ];
+    let lines = [&[&*key], &forged[..]].concat().join("\r\n") + "\r\n";
+    // The second time it is the same head again.
+    let request = format!("GET /x HTTP/1.1\r\nhost: a\r\n{lines}\r\n");
+    let mut caller = Raw::connect(gateway.address);
+    let mut all: Vec<_> = (0..2).map(|_| caller.write(&request).response().1).collect();
+    let mut args =
+        vec!["--http2-prior-knowledge".to_owned(), format!("http://{}/x", gateway.address)];
+    for line in [&[&*key], &forged[..]].concat() {
+        args.extend(["-H".to_owned(), line.to_owned()]);
+    }
+    all.push(curl(&args.iter().map(String::as_str).collect::<Vec<_>>()));
+    for seen in all {
+        assert!(!seen.contains("forged"), "{seen}");
+        assert_eq!(header(&seen, "x-tollgate-user"), Some("ci"), "{seen}");
+        assert_eq!(header(&seen, "x_tollgate"), Some("kept"), "{seen}");
+    }
+}
+
 #[test]
 fn a_body_that_breaks_before_anything_is_sent_costs_nothing() {
     let upstream = Served::echo();
