@@ -1,8 +1,8 @@
 //! The bodies of responses over HTTP/2, which their connection gives up when their caller does not take them.
 //!
-//! Hyper asks for the next piece of a body only while the caller's window has room. A caller that never opens it, and answers
-//! pings, would keep the response and the connection to the upstream for ever. Other streams of its connection are
-//! none the worse for it.
+//! Hyper asks for the next piece of a body once the caller's window had room for a part of the one before. A caller that never opens
+//! it, and answers pings, would keep the response and the connection to the upstream for ever. Other streams of its
+//! connection are none the worse for it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};

@@ -101,7 +101,8 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        // Whoever polls has room for more: the upstream took what came before.
+        // Hyper keeps one piece in hand until there is room for a part of it, and then asks for the next: the upstream took what came
+        // before the last one.
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Some(Shared { watch, timeout, fault }) = self.patience.as_deref() {
             if let Poll::Ready(Some(Err(error))) = &polled {
