@@ -27,7 +27,7 @@ pub trait Handler: 'static {
     fn tick(&self) {}
 
     /// Answers a request that is no proper HTTP, or breaks a cap, and that [`handle`](Handler::handle) never sees. What it asks
-    /// for is known; its headers may not be.
+    /// for is known, of a target that is too long the beginning; its headers may not be.
     fn turn_away(&self, _: &Received, _: &Connection, fault: Fault) -> Response<Body> {
         self.refuse(fault)
     }

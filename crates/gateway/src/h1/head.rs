@@ -166,8 +166,22 @@ fn parse_into<'b>(
         Err(_) => Fault::Malformed,
     };
     // As far as it goes, for whoever keeps account of what was asked.
+    if let (Fault::LargeHead, Some(method), None) = (fault, request.method, request.path) {
+        request.path = Some(beginning_of_target(bytes, method));
+    }
     let _ = head.address(bytes, &request);
     Parsed::Bad(fault)
+}
+
+/// What is told of a target that is too long to have come as a whole.
+const MOST_TOLD: usize = 1024;
+
+/// The beginning of the target that stands behind the method.
+fn beginning_of_target<'b>(bytes: &'b [u8], method: &str) -> &'b str {
+    let blank_lines = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let target = bytes.get(blank_lines + method.len() + 1..).unwrap_or_default();
+    let told = target.iter().take(MOST_TOLD).take_while(|byte| byte.is_ascii_graphic()).count();
+    str::from_utf8(&target[..told]).unwrap_or_default()
 }
 
 impl Head {

@@ -88,6 +88,22 @@ fn nobody_else_says_what_we_say_of_a_caller_however_it_is_spelled() {
     }
 }
 
+/// It left no line in the access log, as if nobody had asked.
+#[test]
+fn of_a_target_that_is_too_long_the_beginning_is_recorded() {
+    let upstream = Served::echo();
+    let gateway = TestLaw::with("{ header_bytes: 2000 }", &file(&upstream, "{}"));
+    for blank_lines in ["", "\r\n\r\n"] {
+        let request = format!("{blank_lines}GET /a/b?c={}", "d".repeat(3000));
+        let head = Raw::connect(gateway.address).write(request).head();
+        assert!(head.starts_with("HTTP/1.1 431"), "{head}");
+        let record = gateway.records().pop().unwrap();
+        let (method, target) = record.head.unwrap();
+        assert_eq!((method.as_str(), target.path()), ("GET", "/a/b"));
+        assert_eq!((record.status.as_u16(), record.outcome), (431, Outcome::TurnedAway));
+    }
+}
+
 #[test]
 fn a_body_that_breaks_before_anything_is_sent_costs_nothing() {
     let upstream = Served::echo();
