@@ -17,6 +17,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::sync::Barrier;
 use tokio_rustls::TlsAcceptor;
 
+use crate::ports::Port;
 use crate::support::{Exchange, Raw, Served, TestGateway, get, upstream};
 use crate::tls::Folder;
 use tollgate_gateway::{Trust, Upstream};
@@ -33,11 +34,6 @@ fn waits(urls: &[&str], connect_timeout_ms: u64) -> TestGateway {
 fn failures(gateway: &TestGateway) -> Vec<(&'static str, bool)> {
     let failures = gateway.failures.lock().unwrap();
     failures.iter().map(|(why, unsent)| (why.as_str(), *unsent)).collect()
-}
-
-/// An address that nobody listens on.
-fn dead() -> String {
-    format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
 }
 
 /// Accepts connections and says nothing, so that TLS never comes about; counts them.
@@ -168,7 +164,8 @@ fn a_body_of_which_nothing_was_written_goes_to_the_next_address() {
         exchange.ok(&String::from_utf8_lossy(&body));
         true
     });
-    let gateway = waits(&[&dead(), &alive.url()], 2000);
+    let nobody = Port::take();
+    let gateway = waits(&[&format!("http://{}", nobody.address()), &alive.url()], 2000);
     let request = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody";
     let (head, body) = Raw::connect(gateway.address).write(request).response();
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -179,8 +176,10 @@ fn a_body_of_which_nothing_was_written_goes_to_the_next_address() {
 /// Its second error said that nothing was sent, and what the request had cost was given back.
 #[test]
 fn a_request_that_was_sent_once_stays_sent_when_nobody_takes_it_again() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    // Held also when nobody listens there any more.
+    let port = Port::take();
+    let address = port.address();
+    let listener = TcpListener::bind(address).unwrap();
     std::thread::spawn(move || {
         let (tcp, _) = listener.accept().unwrap();
         let mut reader = BufReader::new(tcp);

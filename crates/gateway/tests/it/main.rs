@@ -18,6 +18,9 @@ mod http2_bodies;
 mod hygiene;
 mod law;
 mod not_taken;
+#[allow(dead_code, reason = "it has what the counters' tests need as well")]
+#[path = "../../../redis/tests/it/ports.rs"]
+mod ports;
 mod recorded;
 mod retries;
 mod slow_readers;

@@ -1,7 +1,6 @@
 //! A request is sent twice only where that cannot do harm.
 
-use std::net::TcpListener;
-
+use crate::ports::Port;
 use crate::support::{Exchange, Raw, Served, TestGateway, get};
 use tollgate_policy::shapes::Workers;
 
@@ -102,8 +101,8 @@ fn a_connection_that_was_closed_while_it_was_idle_costs_nobody_a_request() {
 
 #[test]
 fn a_request_that_was_never_sent_says_so() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let gateway = TestGateway::new(&format!("http://{address}"));
+    let nobody = Port::take();
+    let gateway = TestGateway::new(&format!("http://{}", nobody.address()));
     assert!(get(gateway.address, "/").0.starts_with("HTTP/1.1 502"));
     let failures = gateway.failures.lock().unwrap().clone();
     assert_eq!((failures[0].0.as_str(), failures[0].1), ("connect", true));

@@ -1,13 +1,14 @@
 //! Connections that become something else: over TLS, early, to an address that is dead, by a peer that vanishes.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::ports::Port;
 use crate::support::{Exchange, Raw, Served, TestGateway, eventually, upstream};
 use crate::tls::Folder;
 use tollgate_gateway::{Certificates, Trust, Upstream};
@@ -94,7 +95,8 @@ fn what_a_caller_sends_before_101_waits_for_it() {
 
 #[test]
 fn an_upgrade_goes_to_the_next_address_where_the_first_is_dead() {
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = Port::take();
+    let dead = nobody.address();
     let alive = Served::new(echo);
     let gateway = TestGateway::with(&[&format!("http://{dead}"), &alive.url()], |server| {
         server.workers = Workers::Fixed(1);

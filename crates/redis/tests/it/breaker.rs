@@ -6,8 +6,9 @@ use tokio::time::Instant;
 use tollgate_engine::{Limit, Rate};
 use tollgate_redis::{Charge, Figures, Settings, Strict, Unavailable};
 
+use crate::ports::Port;
 use crate::proxy::Proxy;
-use crate::servers::{Brand, Server, free_port, on_both, run, until};
+use crate::servers::{Brand, Server, on_both, run, until};
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -42,7 +43,8 @@ async fn take_again(strict: &Strict) -> u64 {
 
 fn unreachable_at_start(_: Brand) {
     run(async {
-        let url = format!("redis://127.0.0.1:{}", free_port());
+        let nobody = Port::take();
+        let url = format!("redis://{}", nobody.address());
         let strict = Strict::start(Settings::new(&url).unwrap());
         assert_eq!(take(&strict).await, Err(Unavailable::Open));
     });

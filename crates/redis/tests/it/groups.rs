@@ -23,8 +23,8 @@ impl Cluster {
             let (first, last) = (slots.0.to_string(), slots.1.to_string());
             server.ask::<String>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
             for other in &servers {
-                let (port, talk) = (other.port().to_string(), other.cluster_port());
-                server.ask::<String>(&["CLUSTER", "MEET", "127.0.0.1", &port, talk]);
+                let (port, talk) = (other.port().to_string(), other.cluster_port().to_string());
+                server.ask::<String>(&["CLUSTER", "MEET", "127.0.0.1", &port, &talk]);
             }
         }
         let known = format!("cluster_known_nodes:{}\r", servers.len());

@@ -24,6 +24,7 @@ mod newcomers;
 mod paced;
 mod periods;
 mod plain;
+mod ports;
 mod proxy;
 mod refusing;
 mod reloads;

@@ -1,10 +1,11 @@
 //! Real servers on free ports of the loopback, stopped when dropped.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
+
+use crate::ports::Port;
 
 /// Whose server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,9 @@ fn valkey() -> PathBuf {
 pub struct Server {
     brand: Brand,
     args: Vec<String>,
-    port: u16,
+    /// Held for as long as this is there: a killed server comes back where it was, and nobody answers there in its place.
+    port: Port,
+    cluster_port: Option<Port>,
     folder: PathBuf,
     child: Option<Child>,
 }
@@ -62,34 +65,42 @@ impl Server {
 
     pub fn start_with(brand: Brand, args: &[&str]) -> Server {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let mut server = Server { brand, args, port: 0, folder: folder(), child: None };
-        // Another program may take the port between our asking and the server's start.
+        let mut server = Server::at_rest(brand, args);
+        // Where ports cannot be held, another program may take it before the server does.
         for _ in 0..20 {
-            server.port = free_port();
             if server.try_start() {
                 return server;
             }
+            server.port = Port::take();
         }
         panic!("{brand:?} does not start");
     }
 
+    fn at_rest(brand: Brand, args: Vec<String>) -> Server {
+        let port = Port::take();
+        Server { brand, args, port, cluster_port: None, folder: folder(), child: None }
+    }
+
     /// One whose port for its cluster's talk is free too: it is 10,000 above unless told otherwise.
     pub fn start_clustered(brand: Brand, args: &[&str]) -> Server {
-        let port = free_port().to_string();
-        Server::start_with(brand, &[args, &["--cluster-port", &port]].concat())
+        let port = Port::take();
+        let number = port.number().to_string();
+        let mut server = Server::start_with(brand, &[args, &["--cluster-port", &number]].concat());
+        server.cluster_port = Some(port);
+        server
     }
 
     /// A sentinel, which keeps its findings in its configuration file.
     pub fn start_sentinel(brand: Brand, config: &str) -> Server {
-        let mut server = Server { brand, args: Vec::new(), port: 0, folder: folder(), child: None };
+        let mut server = Server::at_rest(brand, Vec::new());
         for _ in 0..20 {
-            server.port = free_port();
             let file = server.folder.join("sentinel.conf");
             std::fs::write(&file, config).unwrap();
             server.args = vec![file.to_string_lossy().into_owned(), "--sentinel".to_owned()];
             if server.try_start() {
                 return server;
             }
+            server.port = Port::take();
         }
         panic!("the sentinel does not start");
     }
@@ -101,7 +112,7 @@ impl Server {
         if is_sentinel {
             command.args(&self.args);
         }
-        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--port", &self.port().to_string(), "--bind", "127.0.0.1"]);
         command.args(["--dir", &self.folder.to_string_lossy()]);
         if !is_sentinel {
             command.args(["--save", "", "--appendonly", "no"]).args(&self.args);
@@ -111,7 +122,7 @@ impl Server {
             .stdout(std::fs::File::create(self.folder.join("log")).unwrap())
             .stderr(Stdio::null());
         self.child = Some(command.spawn().unwrap_or_else(|why| panic!("{:?}: {why}", self.brand)));
-        for _ in 0..500 {
+        for _ in 0..1500 {
             if self.child.as_mut().unwrap().try_wait().unwrap().is_some() {
                 return false;
             }
@@ -131,12 +142,12 @@ impl Server {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// Where it talks with the other servers of its cluster.
-    pub fn cluster_port(&self) -> &str {
-        self.args.last().unwrap()
+    pub fn cluster_port(&self) -> u16 {
+        self.cluster_port.as_ref().unwrap().number()
     }
 
     /// What the other servers of its cluster call it.
@@ -145,7 +156,7 @@ impl Server {
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.port.address())
     }
 
     /// Ends it at once, as `kill -9` does.
@@ -172,10 +183,6 @@ impl Drop for Server {
         self.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn folder() -> PathBuf {

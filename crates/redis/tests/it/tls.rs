@@ -8,7 +8,8 @@ use std::time::Duration;
 use tollgate_engine::{Limit, Rate};
 use tollgate_redis::{Charge, Figures, Mode, Settings, Strict};
 
-use crate::servers::{Brand, Server, free_port, run};
+use crate::ports::Port;
+use crate::servers::{Brand, Server, run};
 
 const URL: &str = "TOLLGATE_TEST_REDISS";
 const SENTINEL: &str = "TOLLGATE_TEST_SENTINEL";
@@ -44,13 +45,13 @@ fn a_trusted_certificate_is_accepted_and_another_is_not() {
     std::fs::create_dir_all(&folder).unwrap();
     certificate(&folder);
     let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
-    let (port, cert) = (free_port(), file("cert.pem"));
-    let server = serve(&folder, port);
+    let (port, cert) = (Port::take(), file("cert.pem"));
+    let server = serve(&folder, &port);
     let itself = |trusted: &str| {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tls::in_a_process_of_its_own", "--ignored"])
             .env("SSL_CERT_FILE", trusted)
-            .env(URL, format!("rediss://localhost:{port}"))
+            .env(URL, format!("rediss://localhost:{}", port.number()))
             .output()
             .unwrap()
     };
@@ -68,10 +69,10 @@ fn a_trusted_certificate_is_accepted_and_another_is_not() {
 }
 
 /// A server that also speaks TLS on this port.
-fn serve(folder: &Path, port: u16) -> Server {
+fn serve(folder: &Path, port: &Port) -> Server {
     let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (cert, key) = (file("cert.pem"), file("key.pem"));
-    let tls = ["--tls-port", &port.to_string(), "--tls-auth-clients", "no"];
+    let tls = ["--tls-port", &port.number().to_string(), "--tls-auth-clients", "no"];
     let files = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &cert];
     Server::start_with(Brand::Redis, &[&tls[..], &files].concat())
 }
@@ -82,10 +83,11 @@ fn behind_a_sentinel_the_server_is_spoken_with_in_secret() {
     let folder = std::env::temp_dir().join(format!("tollgate-tls-sentinel-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     certificate(&folder);
-    let (port, sentinel_port, path) = (free_port(), free_port(), folder.display());
-    let server = serve(&folder, port);
+    let (port, sentinel_port, path) = (Port::take(), Port::take(), folder.display());
+    let server = serve(&folder, &port);
+    let (port, of_sentinel) = (port.number(), sentinel_port.number());
     let config = format!(
-        "tls-port {sentinel_port}\ntls-auth-clients no\ntls-replication yes\n\
+        "tls-port {of_sentinel}\ntls-auth-clients no\ntls-replication yes\n\
          tls-cert-file {path}/cert.pem\ntls-key-file {path}/key.pem\ntls-ca-cert-file {path}/cert.pem\n\
          sentinel monitor mymaster 127.0.0.1 {port} 1\n"
     );
@@ -93,7 +95,7 @@ fn behind_a_sentinel_the_server_is_spoken_with_in_secret() {
     let spoken = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "tls::in_a_process_of_its_own", "--ignored"])
         .env("SSL_CERT_FILE", folder.join("cert.pem"))
-        .env(URL, format!("rediss://127.0.0.1:{sentinel_port}"))
+        .env(URL, format!("rediss://{}", sentinel_port.address()))
         .env(SENTINEL, "yes")
         .output()
         .unwrap();

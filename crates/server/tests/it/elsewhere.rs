@@ -1,6 +1,5 @@
 //! Two services that share their counters in a real Redis.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tollgate_policy::shapes::Fallback;
 use tollgate_redis::{Settings, SharedCounters, Sharing};
 use tollgate_server::{Limits, Outcome};
 
+use crate::ports::Port;
 use crate::support::{acme, ask, policy};
 
 const POLICY: &str = "
@@ -22,22 +22,23 @@ tenants: [ { id: acme, plan: free } ]
 
 /// A Redis until it is dropped.
 struct Redis {
-    port: u16,
+    /// Also when it was killed: nobody answers there in its place.
+    port: Port,
     process: Child,
     _folder: tempfile::TempDir,
 }
 
 impl Redis {
     fn start() -> Redis {
-        // Another program may take the port between our asking and the server's start.
+        // Where ports cannot be held, another program may take it before the server does.
         (0..20).find_map(|_| Redis::try_start()).expect("redis-server does not start")
     }
 
     fn try_start() -> Option<Redis> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = Port::take();
         let folder = tempfile::tempdir().unwrap();
         let mut process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--port", &port.number().to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--dir".as_ref(), folder.path()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -47,7 +48,7 @@ impl Redis {
             if process.try_wait().unwrap().is_some() {
                 return None;
             }
-            if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            if std::net::TcpStream::connect(port.address()).is_ok() {
                 return Some(Redis { port, process, _folder: folder });
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -63,7 +64,7 @@ impl Redis {
     /// The limits of a service that counts there.
     fn limits(&self) -> (Limits, SharedCounters<SystemClock>) {
         let limiter = Arc::new(Limiter::with_clock(SystemClock::new(), 1_000));
-        let settings = Settings::new(&format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let settings = Settings::new(&format!("redis://{}", self.port.address())).unwrap();
         let sharing = Sharing {
             // A machine under load is no reason to fall back.
             settings: settings.timeout(Duration::from_secs(20)),

@@ -7,6 +7,9 @@ mod conformance;
 mod elsewhere;
 mod examples;
 mod grpc;
+#[allow(dead_code, reason = "it has what the counters' tests need as well")]
+#[path = "../../../redis/tests/it/ports.rs"]
+mod ports;
 mod reload;
 mod service;
 mod slots;

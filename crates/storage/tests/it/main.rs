@@ -14,6 +14,9 @@ mod integrity;
 mod keys;
 mod kills;
 mod opening;
+#[allow(dead_code, reason = "it has what the counters' tests need as well")]
+#[path = "../../../redis/tests/it/ports.rs"]
+mod ports;
 mod quota_gate;
 mod quota_model;
 mod quotas;

@@ -13,8 +13,9 @@ use tollgate_storage::{
 };
 
 use crate::homes::in_redis;
+use crate::ports::Port;
 use crate::quotas::{draw, period};
-use crate::servers::{Brand, Server, free_port, on_both, run, until};
+use crate::servers::{Brand, Server, on_both, run, until};
 use crate::{NOW, issue, key};
 
 fn count(recorder: &mut UsageRecorder, n: u64) {
@@ -281,7 +282,8 @@ fn what_cannot_be_used_is_told_when_it_is_opened(brand: Brand) {
         Err(why @ OpenError::Unreachable { .. }) => why.to_string(),
         other => panic!("{other:?}"),
     };
-    let nobody = Settings::new(&format!("redis://127.0.0.1:{}", free_port())).unwrap();
+    let free = Port::take();
+    let nobody = Settings::new(&format!("redis://{}", free.address())).unwrap();
     let told = why(InRedis::at(nobody, "tollgate"));
     assert!(told.contains("redis.url") && told.contains("tollgate doctor"), "{told}");
 

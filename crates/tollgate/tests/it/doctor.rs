@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::groups::{Cluster, Watched};
-use crate::servers::{Brand, Server, free_port, on_both};
+use crate::ports::Port;
+use crate::servers::{Brand, Server, on_both};
 
 fn doctor(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("doctor").args(args).output().unwrap()
@@ -213,7 +214,8 @@ fn what_it_is_for_decides_what_is_wrong(brand: Brand) {
 
 #[test]
 fn a_dead_server_is_told_with_what_to_do() {
-    let url = format!("redis://somebody:secret@127.0.0.1:{}", free_port());
+    let nobody = Port::take();
+    let url = format!("redis://somebody:secret@{}", nobody.address());
     let found = Found::at(&url, &[]);
     assert_eq!(found.wrong(), ["connection"]);
     found.is("connection", "wrong", &["start it, or correct `redis.url`"]);

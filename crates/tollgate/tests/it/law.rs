@@ -1,8 +1,7 @@
 //! The law of one request, with a real client.
 
-use std::net::TcpListener;
-
 use crate::keys::{KEY, digest};
+use crate::ports::Port;
 use crate::support::{Tollgate, Upstream, curl, eventually, get};
 
 fn file(upstream: &str, rest: &str) -> String {
@@ -101,8 +100,8 @@ fn too_much_pending_is_refused_before_anybody_is_asked_who_they_are() {
 
 #[test]
 fn a_dead_upstream_is_502_and_costs_nothing() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let gateway = Tollgate::with(&file(&closed.to_string(), SMALL));
+    let closed = Port::take();
+    let gateway = Tollgate::with(&file(&closed.address().to_string(), SMALL));
     for _ in 0..5 {
         let answer = get(&gateway.url("/x"), KEY);
         assert_eq!(answer.status, 502, "{answer:?}");

@@ -18,6 +18,9 @@ mod grpc;
 mod integrity;
 mod keys;
 mod law;
+#[allow(dead_code, reason = "it has what the counters' tests need as well")]
+#[path = "../../../redis/tests/it/ports.rs"]
+mod ports;
 mod quotas;
 mod rotated_keys;
 mod run_time;

@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::TcpListener;
 
 use super::{Node, Run, TOKEN};
+use crate::ports::Port;
 use crate::support::Upstream;
 
 const LIST: [&str; 3] = ["tenants", "list", "-q"];
@@ -57,7 +57,8 @@ fn address_and_token_come_from_the_folder_of_a_running_gateway() {
     // An address that nobody holds any more is not believed. Processes that other tests are just starting may still have
     // the file open, so it is unlocked, not only closed.
     held.unlock().unwrap();
-    let text = format!("server: {{ admin_listen: 127.0.0.1:{} }}\n", free_port());
+    let nobody = Port::take();
+    let text = format!("server: {{ admin_listen: {} }}\n", nobody.address());
     fs::write(here.join("away.yaml"), text).unwrap();
     let args = [&LIST[..], &["--config", "away.yaml"]].concat();
     let told = Run::new(node.folder.path(), &args).told();
@@ -82,7 +83,8 @@ fn address_and_folder_come_from_the_configuration_file() {
 fn a_gateway_that_does_not_run_gets_told_what_to_do() {
     let node = Node::start();
     let folder = tempfile::tempdir().unwrap();
-    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let free = Port::take();
+    let nobody = format!("http://{}", free.address());
     let told = Run::new(folder.path(), &LIST)
         .env("TOLLGATE_ADMIN", &nobody)
         .env("TOLLGATE_ADMIN_TOKEN", TOKEN)
@@ -137,9 +139,4 @@ fn a_token_that_no_header_can_carry_is_not_shown() {
         .told();
     let err = told.failed(1);
     assert!(err.contains("from TOLLGATE_ADMIN_TOKEN") && !err.contains("bell"), "{err}");
-}
-
-/// A port that was free a moment ago, and that nobody listens on.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
