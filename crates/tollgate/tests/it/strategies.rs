@@ -91,7 +91,7 @@ const AN_HOUR: &str = "{ rate: 1, window: hour }";
 #[tokio::test]
 async fn they_pass_in_order_of_arrival_and_tenants_take_turns() {
     let upstream = Upstream::new("", "ok");
-    let gateway = line(&upstream, ["{ rate: 1 }", "{ max_wait_ms: 60000 }", ""]);
+    let gateway = line(&upstream, ["{ rate: 30, window: minute }", "{ max_wait_ms: 60000 }", ""]);
     let mut connection = Connection::to(&gateway).await;
     let asked = [("a", "/a1"), ("a", "/a2"), ("a", "/a3"), ("a", "/a4"), ("b", "/b1")];
     let answers = asked.map(|(tenant, path)| connection.ask(tenant, path));
@@ -165,7 +165,9 @@ async fn waiting_charges_nothing_and_a_limit_that_rejects_goes_before_the_line()
     stay_clear_of_midnight();
     let upstream = Upstream::new("", "ok");
     let quota = ", quota: { limit: 3, window: day }";
-    let gateway = line(&upstream, ["{ rate: 1 }", "{ max_wait_ms: 60000 }", quota]);
+    // One in five seconds: whoever is to wait comes within that.
+    let gateway =
+        line(&upstream, ["{ rate: 12, window: minute }", "{ max_wait_ms: 60000 }", quota]);
     let mut connection = Connection::to(&gateway).await;
     assert_eq!(connection.ask("a", "/1").await, Some(200));
     let gone = connection.ask("a", "/gone");
