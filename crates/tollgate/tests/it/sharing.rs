@@ -12,6 +12,9 @@ use crate::support::{Load, Tollgate, Upstream, curl, eventually, get, stay_clear
 
 pub const KEY: &str = "key-of-ada";
 
+/// How long a request waits for Redis where counts are exact: a busy machine is no reason to fall back.
+pub const PATIENCE_MS: u64 = 20_000;
+
 /// A node's file: what its upstream is, where Redis is, and what else is said of both.
 pub fn file(upstream: &Upstream, redis: &Server, rest: &str) -> String {
     file_with(upstream, &format!("url: \"{}\"", redis.url()), rest)
@@ -23,7 +26,7 @@ pub fn file_with(upstream: &Upstream, redis: &str, rest: &str) -> String {
     format!(
         "
 upstreams: {{ api: {{ url: \"http://{}\" }} }}
-redis: {{ {redis}, timeout_ms: 1000 }}
+redis: {{ {redis}, timeout_ms: {PATIENCE_MS} }}
 rate_limit_sync: {{ enabled: true, sync_interval_ms: 50 }}
 keys: [ {{ id: ada, tenant: acme, user: ada, sha256: {ada} }} ]
 {rest}",
@@ -127,11 +130,11 @@ fn leases_admit_no_more_than_the_limit_and_are_returned(brand: Brand) {
 fn hybrid_nodes_carry_what_was_too_much(brand: Brand) {
     stay_clear_of_midnight();
     let (redis, upstream) = (Server::start(brand), Upstream::new("", "ok"));
-    let nodes = nodes(2, &file(&upstream, &redis, &one_limit("hybrid", 1500)));
-    let admitted = exhaust(&nodes, &upstream, Duration::from_millis(8));
-    // Three callers a node at 8 ms are 375 a second at most: in 2τ + d, and as long again for a machine that has much
-    // else to do, it is far less than this.
-    assert!((1500..=2000).contains(&admitted), "{admitted}");
+    let nodes = nodes(2, &file(&upstream, &redis, &one_limit("hybrid", 1000)));
+    let admitted = exhaust(&nodes, &upstream, Duration::from_millis(30));
+    // Three callers a node at 30 ms are 100 a second at most: in 2τ + d it is far less than this, which takes two and a half seconds.
+    // Nodes that know nothing of one another admit 2000.
+    assert!((1000..=1500).contains(&admitted), "{admitted}");
     // What others were seen to consume is told once, so it is asked for first.
     assert!(metric(&nodes[0], "tollgate_hybrid_overshoot_bound") > 0.0);
     assert!(metric(&nodes[0], "tollgate_hybrid_staleness_seconds") >= 0.1, "2τ");

@@ -5,12 +5,17 @@ use std::time::{Duration, Instant};
 
 use crate::groups::Watched;
 use crate::servers::{Brand, Server, on_both};
-use crate::sharing::{KEY, file, file_with, metric, nodes, one_limit};
+use crate::sharing::{KEY, PATIENCE_MS, file, file_with, metric, nodes, one_limit};
 use crate::support::{Load, Tollgate, Upstream, eventually, get, stay_clear_of_midnight};
 
 fn with(upstream: &Upstream, redis: &Server, fallback: &str, rest: &str) -> String {
     let sync = format!("enabled: true, fallback_on_error: {fallback}, ");
-    file(upstream, redis, rest).replace("enabled: true, ", &sync)
+    impatient(&file(upstream, redis, rest).replace("enabled: true, ", &sync))
+}
+
+/// By which requests do not wait long for a Redis that is in trouble.
+fn impatient(file: &str) -> String {
+    file.replace(&format!("timeout_ms: {PATIENCE_MS}"), "timeout_ms: 1000")
 }
 
 fn a_paused_server_costs_one_wait_and_then_the_fallback_decides(brand: Brand) {
@@ -105,7 +110,8 @@ fn a_failover_fails_no_request(brand: Brand) {
     stay_clear_of_midnight();
     let (mut watched, upstream) = (Watched::start(brand, "billing"), Upstream::new("", "ok"));
     let redis = format!("url: \"{}\", mode: sentinel, master: billing", watched.url());
-    let nodes = nodes(2, &file_with(&upstream, &redis, &of_every_mode(1_000_000)));
+    let text = file_with(&upstream, &redis, &of_every_mode(1_000_000));
+    let nodes = nodes(2, &impatient(&text));
     let loads: Vec<Load> = nodes
         .iter()
         .map(|node| Load::start(&node.address, KEY, (2, Duration::from_millis(2))))
