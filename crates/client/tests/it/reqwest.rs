@@ -256,7 +256,8 @@ async fn until(mut holds: impl FnMut() -> bool) {
 #[tokio::test]
 async fn an_answer_is_not_lost_because_where_it_leads_has_to_be_waited_for() {
     let (there, _) = server(&[OK]).await;
-    let in_trouble = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\n";
+    // Long enough for what happens before it is over, and not too long to be waited for.
+    let in_trouble = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 8\r\n";
     let (url, served) = having_led(&there, in_trouble).await;
     let pacers = Pacers::new(Settings::new().max_wait(Duration::from_secs(10)));
     let client = client(&pacers);
@@ -275,7 +276,8 @@ async fn nobody_is_asked_who_wants_to_be_left_alone_since_leave_was_given() {
     let pacers = Pacers::new(Settings::new().max_wait(Duration::from_secs(10)));
     let client = client(&pacers);
     assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
-    is_to_be_left_alone(&pacers, &there, "2").await;
+    // As above.
+    is_to_be_left_alone(&pacers, &there, "8").await;
     let second = tokio::spawn(client.get(&url).send());
     until(|| at(&pacers, &url, &http::HeaderMap::new()).in_flight == 1).await;
     is_to_be_left_alone(&pacers, &url, "60").await;
