@@ -1,7 +1,7 @@
 //! The pace of one server and key, as something to await.
 //!
-//! Whoever may not go at once waits in a [room](crate::room). Only the first there looks at the time; whoever leaves wakes the next, and so
-//! does every answer, because it may have changed the pace.
+//! Whoever may not go at once waits in a [room](crate::room). Only the first there looks at the time, and whoever is free; whoever leaves
+//! wakes the next, and so does every answer, because it may have changed the pace.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -152,7 +152,8 @@ impl Pacer {
                 return Err(TooLong::new(wait, patience).crowded());
             }
             let woken = Arc::new(Notify::new());
-            let waiting = Waiting { load: inner.pace.load(ask.cost), woken: woken.clone() };
+            let load = inner.pace.load(ask.cost);
+            let waiting = Waiting { load, is_free: ask.is_free(), woken: woken.clone() };
             let place = inner.room.enter(ask.priority, is_aside, waiting);
             Guest { pacer: self, place, woken }
         };

@@ -1,9 +1,10 @@
 //! The room where requests wait: in order of priority, then of arrival.
 //!
-//! Those that are set aside wait for what concerns nobody else, so they have an order of their own and nobody waits behind them.
+//! Those that are set aside wait for what concerns nobody else, so they have an order of their own and nobody waits behind them. Those that
+//! are free have a place like any other, and go as soon as they may, whoever is before them.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -22,12 +23,15 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) load: Load,
+    pub(crate) is_free: bool,
     pub(crate) woken: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     places: BTreeMap<Place, Waiting>,
+    /// Those of them that are free. All wait equally long, so the first stands for all.
+    free: BTreeSet<Place>,
     /// What all cost together that are not set aside, by priority.
     load: [Load; 3],
     arrivals: u64,
@@ -53,10 +57,10 @@ impl Room {
     }
 
     pub(crate) fn wake_first(&self) {
-        for is_aside in [false, true] {
-            if let Some((_, waiting)) = self.first(is_aside) {
-                waiting.woken.notify_one();
-            }
+        let of_each_order = [false, true].into_iter().filter_map(|is_aside| self.first(is_aside));
+        let free = self.free.first().and_then(|place| self.places.get(place));
+        for waiting in of_each_order.map(|(_, waiting)| waiting).chain(free) {
+            waiting.woken.notify_one();
         }
     }
 
@@ -72,11 +76,15 @@ impl Room {
             let sum = &mut self.load[place.priority.0 as usize];
             *sum = sum.plus(waiting.load);
         }
+        if waiting.is_free {
+            self.free.insert(place);
+        }
         self.places.insert(place, waiting);
     }
 
     pub(crate) fn leave(&mut self, place: Place) -> Option<Waiting> {
         let waiting = self.places.remove(&place)?;
+        self.free.remove(&place);
         if !place.is_aside {
             let sum = &mut self.load[place.priority.0 as usize];
             *sum = sum.minus(waiting.load);

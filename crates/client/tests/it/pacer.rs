@@ -154,6 +154,33 @@ async fn whoever_gives_up_waiting_makes_room() {
     assert_eq!(pacer.status().waiting, 0);
 }
 
+/// They slept until the end that they knew of: who waits for the limit was woken in their place, and waits on.
+#[tokio::test(start_paused = true)]
+async fn what_is_free_goes_as_soon_as_the_server_wants_to_be_left_alone_no_longer() {
+    let pacer = Pacer::new(Settings::new());
+    let refused =
+        |seconds| headers(&[("ratelimit", r#""user-hour";r=0;t=20"#), ("retry-after", seconds)]);
+    let first = pacer.try_acquire(Ask::default()).unwrap();
+    advance(Duration::from_millis(1)).await;
+    let second = pacer.try_acquire(Ask::default()).unwrap();
+    first.heard(StatusCode::TOO_MANY_REQUESTS, &refused("25"));
+    let free = Ask { cost: 0, ..Ask::default() };
+    let [limited, one, another] = [Priority::High.into(), free, free].map(|ask: Ask| {
+        let pacer = pacer.clone();
+        tokio::spawn(async move { pacer.acquire(ask).await.map(|_| Instant::now()) })
+    });
+    while pacer.status().waiting < 3 {
+        tokio::task::yield_now().await;
+    }
+    let began = Instant::now();
+    second.heard(StatusCode::TOO_MANY_REQUESTS, &refused("1"));
+    for free in [one, another] {
+        let waited = free.await.unwrap().unwrap() - began;
+        assert!((1000..=2000).contains(&waited.as_millis()), "{waited:?}");
+    }
+    assert!(limited.await.unwrap().unwrap() - began >= Duration::from_secs(15));
+}
+
 #[tokio::test(start_paused = true)]
 async fn little_is_sent_before_the_first_answer() {
     let pacer = Pacer::new(Settings::new());
