@@ -7,6 +7,7 @@
 //! ran. What the compiler knows of the way that requests take makes that code smaller and shorter.
 
 mod load;
+mod profile;
 mod started;
 mod training;
 
@@ -22,8 +23,6 @@ const SHIPPED: &str = "target/shipped/tollgate";
 /// The folders of the two builds. What they are made of is compiled by other flags, so neither shares one with other builds.
 const COUNTING: &str = "target/counting";
 const TRAINED: &str = "target/trained";
-
-const PROFILE: &str = "target/counting/tollgate.profdata";
 
 pub(crate) fn build() -> Result<(), String> {
     let rustc = Rustc::ask()?;
@@ -52,19 +51,26 @@ pub(crate) fn build() -> Result<(), String> {
 
 /// Builds twice, with the training between. Nothing is done again for which nothing has changed.
 fn trained(rustc: &Rustc, profdata: &Path) -> Result<PathBuf, String> {
-    let raw = root().join(COUNTING).join("raw");
+    let folder = root().join(COUNTING);
+    let raw = folder.join("raw");
     let counting = rustc.build(COUNTING, &format!("-Cprofile-generate={}", raw.display()))?;
-    let profile = root().join(PROFILE);
     // The training is a part of this program.
     let trainer = std::env::current_exe().map_err(|error| error.to_string())?;
-    if ![&counting, &trainer].into_iter().all(|made_of| is_newer(&profile, made_of)) {
-        let _ = fs::remove_dir_all(&raw);
-        tools::for_training()?;
-        training::run(&counting)?;
-        let mut merge = command(&profdata.to_string_lossy());
-        merge.arg("merge").arg("--output").arg(&profile).arg(&raw);
-        run(merge)?;
-    }
+    let is_up_to_date =
+        |profile: &PathBuf| [&counting, &trainer].into_iter().all(|other| is_newer(profile, other));
+    let profile = match profile::found_in(&folder).filter(is_up_to_date) {
+        Some(profile) => profile,
+        None => {
+            let _ = fs::remove_dir_all(&raw);
+            tools::for_training()?;
+            training::run(&counting)?;
+            let made = folder.join("made.profdata");
+            let mut merge = command(&profdata.to_string_lossy());
+            merge.arg("merge").arg("--output").arg(&made).arg(&raw);
+            run(merge)?;
+            profile::keep(&made).map_err(|error| format!("the profile cannot be kept: {error}"))?
+        }
+    };
     rustc.build(TRAINED, &format!("-Cprofile-use={}", profile.display()))
 }
 
