@@ -1,6 +1,6 @@
 //! Stopping loses nothing.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -8,16 +8,30 @@ use std::time::{Duration, Instant};
 use crate::support::{Exchange, Raw, Served, TestGateway, eventually, get, header};
 use tollgate_policy::shapes::Workers;
 
-/// Callers with connections that they keep, until the gateway says `close` or is gone.
+/// How long a caller has for its next request while the gateway stops.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Callers with connections that they keep, until the gateway says `close` or is gone. A request that came too late may be lost.
 fn hammer(gateway: &TestGateway, answered: &Arc<AtomicUsize>) -> Vec<std::thread::JoinHandle<()>> {
     let call = |_| {
         let (address, answered) = (gateway.address, Arc::clone(answered));
         std::thread::spawn(move || {
-            while let Ok(stream) = std::net::TcpStream::connect(address) {
+            #[allow(clippy::disallowed_methods, reason = "the second is real")]
+            let now = Instant::now;
+            loop {
+                let mut since = now();
+                let Ok(stream) = std::net::TcpStream::connect(address) else { return };
                 stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
                 let mut caller = Raw(stream);
                 loop {
-                    caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+                    let sent = caller.0.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+                    let was_quick = since.elapsed() < SECOND;
+                    // Before the answer from which the gateway counts the next second.
+                    since = now();
+                    if sent.is_err() || is_closed(&caller) {
+                        assert!(!was_quick, "a request was lost");
+                        break;
+                    }
                     let (head, _) = caller.response();
                     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
                     answered.fetch_add(1, Relaxed);
@@ -29,6 +43,14 @@ fn hammer(gateway: &TestGateway, answered: &Arc<AtomicUsize>) -> Vec<std::thread
         })
     };
     (0..8).map(call).collect()
+}
+
+/// Whether it was closed where an answer was to come.
+fn is_closed(caller: &Raw) -> bool {
+    match caller.0.peek(&mut [0]) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
 }
 
 #[test]
@@ -170,7 +192,7 @@ fn sends_once_more_while_stopping() -> bool {
     sends.read_until("done");
     is_silent.read_until("done");
     let is_sent = sends.0.write_all(quick.as_bytes()).is_ok();
-    let was_quick = is_sent && began.elapsed() < Duration::from_secs(1);
+    let was_quick = is_sent && began.elapsed() < SECOND;
     let answer = sends.rest();
     assert_eq!(is_silent.rest(), "");
     eventually("it has stopped", || stopped.is_finished());
