@@ -1,8 +1,8 @@
 //! What one caller can take: headers, bodies, time, connections.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::support::{Exchange, Raw, Served, TestGateway, eventually, get};
+use crate::support::{Exchange, Raw, Served, TestGateway, eventually, get, one_tells};
 use tollgate_gateway::{Trust, Upstream};
 
 #[test]
@@ -65,22 +65,30 @@ fn too_large_a_body_is_413_whether_announced_or_not() {
 fn half_a_request_and_an_idle_connection_are_closed_in_time() {
     let upstream = Served::echo();
     let gateway = TestGateway::with(&[&upstream.url()], |server| {
-        server.caps.header_timeout_ms = 200;
-        server.caps.idle_timeout_ms = 400;
+        // A whole request has to come and be answered within it.
+        server.caps.header_timeout_ms = 2000;
+        server.caps.idle_timeout_ms = 3000;
     });
-    // Nothing at all, the first byte, most of a head.
-    for half in ["", "G", "GET / HTTP/1.1\r\nhost: a\r\n"] {
-        assert_eq!(Raw::connect(gateway.address).write(half).rest(), "", "{half:?}");
-    }
-    eventually("counted", || gateway.counts.timeouts() == 3);
-    // The second request of a connection is bounded like the first.
-    let mut caller = Raw::connect(gateway.address);
-    caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
-    assert_eq!(caller.write("GET / HT").rest(), "");
+    let whole = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     let mut idle = Raw::connect(gateway.address);
-    idle.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n").response();
+    idle.write(whole).response();
+    // The second request of a connection is bounded like the first.
+    let mut second = Raw::connect(gateway.address);
+    second.write(whole).response();
+    second.write("GET / HT");
+    // Nothing at all, the first byte, most of a head.
+    let halves = ["", "G", "GET / HTTP/1.1\r\nhost: a\r\n"];
+    let mut callers = halves.map(|half| (half, Raw::connect(gateway.address)));
+    for (half, caller) in &mut callers {
+        caller.write(*half);
+    }
+    for (half, caller) in &mut callers {
+        assert_eq!(caller.rest(), "", "{half:?}");
+    }
+    assert_eq!(second.rest(), "");
     assert_eq!(idle.rest(), "");
     eventually("all closed", || gateway.counts.open() == 0);
+    assert_eq!(gateway.counts.timeouts(), 4, "who is idle said nothing that waits for its rest");
 }
 
 /// What came with the request before it has no longer than what comes alone.
@@ -88,7 +96,7 @@ fn half_a_request_and_an_idle_connection_are_closed_in_time() {
 fn half_a_head_behind_a_request_is_bounded_like_any_other() {
     let upstream = Served::echo();
     let gateway =
-        TestGateway::with(&[&upstream.url()], |server| server.caps.header_timeout_ms = 200);
+        TestGateway::with(&[&upstream.url()], |server| server.caps.header_timeout_ms = 2000);
     let mut caller = Raw::connect(gateway.address);
     let (head, _) = caller.write("GET / HTTP/1.1\r\nhost: a\r\n\r\nG").response();
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -99,16 +107,27 @@ fn half_a_head_behind_a_request_is_bounded_like_any_other() {
 /// The second in which the rest of a body is waited for is not the time of the head behind it.
 #[test]
 fn half_a_head_behind_a_body_that_nobody_read_has_its_own_time() {
+    one_tells(half_a_head_behind_a_body_that_nobody_read);
+}
+
+fn half_a_head_behind_a_body_that_nobody_read() -> bool {
     let upstream = Served::echo();
     let gateway = TestGateway::new(&upstream.url());
+    #[allow(clippy::disallowed_methods, reason = "the second is real")]
+    let began = Instant::now();
     let mut caller = Raw::connect(gateway.address);
     let (head, _) =
         caller.write("POST /refuse HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n").response();
     assert!(head.starts_with("HTTP/1.1 429"), "{head}");
-    caller.write("bodyGET / HT");
+    let is_sent = std::io::Write::write_all(&mut caller.0, b"bodyGET / HT").is_ok();
+    if began.elapsed() >= Duration::from_secs(1) {
+        return false;
+    }
+    assert!(is_sent, "it was not waited for");
     std::thread::sleep(Duration::from_millis(1500));
     let (head, _) = caller.write("TP/1.1\r\nhost: a\r\n\r\n").response();
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    true
 }
 
 #[test]
@@ -143,13 +162,13 @@ fn a_connection_that_rested_serves_as_before() {
 #[test]
 fn a_slow_answer_does_not_make_a_connection_idle() {
     let upstream = Served::new(|exchange: &mut Exchange| {
-        std::thread::sleep(Duration::from_millis(800));
+        std::thread::sleep(Duration::from_millis(3000));
         exchange.ok("late");
         true
     });
     let gateway = TestGateway::with(&[&upstream.url()], |server| {
-        server.caps.header_timeout_ms = 100;
-        server.caps.idle_timeout_ms = 100;
+        server.caps.header_timeout_ms = 2000;
+        server.caps.idle_timeout_ms = 2000;
     });
     assert_eq!(get(gateway.address, "/").1, "late");
 }
@@ -175,8 +194,10 @@ fn a_caller_that_does_not_read_is_hung_up_on() {
         (0..1000).for_each(|_| exchange.write(&chunk));
         false
     });
-    let gateway = TestGateway::with(&[&upstream.url()], |server| server.caps.idle_timeout_ms = 300);
-    for preface in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+    let gateway =
+        TestGateway::with(&[&upstream.url()], |server| server.caps.idle_timeout_ms = 1000);
+    let prefaces = ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"];
+    for (preface, hung_up_on) in prefaces.into_iter().zip(1..) {
         let mut deaf = Raw::connect(gateway.address);
         if preface.is_empty() {
             deaf.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
@@ -186,8 +207,8 @@ fn a_caller_that_does_not_read_is_hung_up_on() {
             deaf.write(b"\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0");
             deaf.write(b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a");
         }
-        eventually("served", || gateway.counts.open() == 1);
-        eventually("hung up on", || gateway.counts.open() == 0);
+        eventually("hung up on", || gateway.counts.timeouts() == hung_up_on);
+        eventually("closed", || gateway.counts.open() == 0);
     }
     assert_eq!(gateway.counts.timeouts(), 2);
 }

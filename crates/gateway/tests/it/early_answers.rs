@@ -157,7 +157,7 @@ fn a_caller_that_neither_reads_nor_ends_its_body_keeps_no_socket_and_no_stream()
     let early = Early::new("early-deaf", 300);
     let mut caller = Raw::connect(early.gateway.address);
     caller.write("POST /endless HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhalf.");
-    eventually("it is served", || early.gateway.counts.open() == 1);
+    eventually("it is served", || early.gateway.counts.accepted() == 1);
     eventually("it is given up", || early.gateway.counts.open() == 0);
     assert!(caller.rest().starts_with("HTTP/1.1 200"));
     assert_eq!(early.told(), None);

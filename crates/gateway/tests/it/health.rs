@@ -4,10 +4,13 @@ use crate::support::{Exchange, Raw, Served, TestGateway, get, upstream};
 use tollgate_gateway::{Trust, Upstream};
 use tollgate_policy::shapes::Workers;
 
-/// A gateway with one worker that does not wait long for an answer.
-fn impatient(urls: &[&str]) -> TestGateway {
+/// How long is waited for an answer where there is one that does not come. The others come within it on a busy machine as well.
+const IMPATIENT: u64 = 1000;
+
+/// A gateway with one worker that waits so many milliseconds for an answer.
+fn waits(urls: &[&str], response_timeout_ms: u64) -> TestGateway {
     let mut shape = upstream(urls);
-    shape.response_timeout_ms = 300;
+    shape.response_timeout_ms = response_timeout_ms;
     let upstream = Upstream::new(&shape, Trust::system).unwrap();
     TestGateway::of(upstream, |server| server.workers = Workers::Fixed(1), None)
 }
@@ -19,9 +22,9 @@ fn an_address_that_hangs_or_closes_loses_its_turn() {
         false
     });
     let closes = Served::new(|_: &mut Exchange| false);
-    for (bad, status) in [(&hangs, "504"), (&closes, "502")] {
+    for (bad, status, patience) in [(&hangs, "504", IMPATIENT), (&closes, "502", 30_000)] {
         let good = Served::echo();
-        let gateway = impatient(&[&bad.url(), &good.url()]);
+        let gateway = waits(&[&bad.url(), &good.url()], patience);
         let mut failed = 0;
         for _ in 0..40 {
             let (head, _) = get(gateway.address, "/");
@@ -44,7 +47,7 @@ fn an_address_alone_is_never_left_out() {
         exchange.ok("fine");
         true
     });
-    let gateway = impatient(&[&upstream.url()]);
+    let gateway = waits(&[&upstream.url()], IMPATIENT);
     for _ in 0..3 {
         assert!(get(gateway.address, "/slow").0.starts_with("HTTP/1.1 504"));
         assert_eq!(get(gateway.address, "/").1, "fine");
@@ -56,11 +59,11 @@ fn a_slow_caller_is_not_its_upstreams_fault() {
     let (one, two) = (Served::echo(), Served::echo());
     let gateway = {
         let mut shape = upstream(&[&one.url(), &two.url()]);
-        shape.response_timeout_ms = 300;
+        shape.response_timeout_ms = IMPATIENT;
         let upstream = Upstream::new(&shape, Trust::system).unwrap();
         let change = |server: &mut tollgate_policy::shapes::Server| {
             server.workers = Workers::Fixed(1);
-            server.caps.body_timeout_ms = 600;
+            server.caps.body_timeout_ms = 2 * IMPATIENT;
         };
         TestGateway::of(upstream, change, None)
     };

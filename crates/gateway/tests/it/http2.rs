@@ -215,8 +215,8 @@ async fn a_response_that_is_not_taken_is_given_up_and_its_connection_is_not() {
         false
     });
     let gateway = TestGateway::with(&[&upstream.url()], |server| {
-        server.caps.idle_timeout_ms = 500;
-        server.caps.header_timeout_ms = 500;
+        server.caps.idle_timeout_ms = 2000;
+        server.caps.header_timeout_ms = 2000;
     });
     let io = TokioIo::new(TcpStream::connect(gateway.address).await.unwrap());
     let (mut sender, driver) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())

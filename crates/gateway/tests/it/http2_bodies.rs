@@ -40,11 +40,12 @@ fn piece(text: &'static str) -> Frame<Bytes> {
     Frame::data(Bytes::from_static(text.as_bytes()))
 }
 
-/// Longer than a body may be silent in these tests.
-const SILENCE: Duration = Duration::from_millis(1000);
+/// How long a body may be silent in these tests: the upstream is connected to and answers meanwhile, on a busy machine as well.
+const PATIENCE: u64 = 2000;
+const SILENCE: Duration = Duration::from_millis(PATIENCE + 1000);
 
 fn impatient(url: &str) -> TestGateway {
-    TestGateway::with(&[url], |server| server.caps.body_timeout_ms = 200)
+    TestGateway::with(&[url], |server| server.caps.body_timeout_ms = PATIENCE)
 }
 
 /// Answers with the first half of the body, before the second has come, and then with that.
@@ -121,7 +122,7 @@ async fn a_body_that_stops_coming_is_408_and_too_large_a_one_413() {
         false
     });
     let gateway = TestGateway::with(&[&upstream.url()], |server| {
-        server.caps.body_timeout_ms = 200;
+        server.caps.body_timeout_ms = PATIENCE;
         server.caps.body_bytes = 1000;
     });
     let mut sender = connect_with(gateway.address).await;

@@ -26,7 +26,7 @@ fn waits(url: &str, response_timeout_ms: u64) -> TestGateway {
 }
 
 /// What a gateway waits for an answer here, and what is longer than that.
-const PATIENCE: u64 = 2000;
+const PATIENCE: u64 = 4000;
 const LONGER: Duration = Duration::from_millis(PATIENCE + 1000);
 
 #[test]
@@ -49,10 +49,12 @@ fn a_slow_caller_does_not_use_up_the_upstreams_time() {
 #[test]
 fn an_upstream_that_takes_a_body_piece_by_piece_has_its_time_for_each() {
     const PIECE: usize = 12_000_000;
+    const PIECES: usize = 6;
     let upstream = Served::new(|exchange: &mut Exchange| {
         let mut piece = vec![0; PIECE];
-        for _ in 0..4 {
-            std::thread::sleep(Duration::from_millis(PATIENCE / 2));
+        // All of them take longer than the gateway waits, each far less.
+        for _ in 0..PIECES {
+            std::thread::sleep(Duration::from_millis(PATIENCE / 4));
             exchange.reader.read_exact(&mut piece).unwrap();
         }
         exchange.ok("all of it");
@@ -60,7 +62,7 @@ fn an_upstream_that_takes_a_body_piece_by_piece_has_its_time_for_each() {
     });
     let gateway = waits(&upstream.url(), PATIENCE);
     let mut caller = Raw::connect(gateway.address);
-    let length = 4 * PIECE;
+    let length = PIECES * PIECE;
     caller.write(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n"));
     let mut uploader = Raw(caller.0.try_clone().unwrap());
     let uploading = std::thread::spawn(move || {
