@@ -76,7 +76,7 @@ impl<C: Clock> Limiter<C> {
         self.counters().look(&mut chain, now);
         chain.charges[0].cost = cost;
         chain.charges[0].is_charged = cost > 0;
-        self.counters().give_back(&mut chain, || self.clock().now());
+        self.counters().give_back(&mut chain, 0..1, || self.clock().now());
     }
 }
 

@@ -1,4 +1,6 @@
-//! Giving back what a chain was charged: at once if it does not pass after all, or later.
+//! Giving back what a chain was charged: at once if it does not pass after all, or later; all of it, or what one limit took.
+
+use std::ops::Range;
 
 use tollgate_core::Time;
 
@@ -10,14 +12,20 @@ use crate::locked::Locked;
 use crate::slots::Slot;
 
 impl Counters {
-    /// Gives back everything a chain was charged, at once for everybody. The clock is read when nobody else can charge any
+    /// Gives back what these charges of a chain have taken, at once for everybody. The clock is read when nobody else can charge any
     /// more: as of a moment before another's charge, too much would be given back.
-    pub(crate) fn give_back(&self, chain: &mut Chain<'_>, clock: impl Fn() -> Time) {
+    pub(crate) fn give_back(
+        &self,
+        chain: &mut Chain<'_>,
+        these: Range<usize>,
+        clock: impl Fn() -> Time,
+    ) {
+        let charges = &mut chain.charges[these];
         let mut locked = Locked::none();
-        locked.lock(self, &mut chain.charges);
+        locked.lock(self, charges);
         let now = clock();
         let made = |charge: &&mut Charge<'_>| charge.is_charged && !charge.is_elsewhere();
-        for charge in chain.charges.iter_mut().filter(made) {
+        for charge in charges.iter_mut().filter(made) {
             charge.is_charged = false;
             let table = locked.table(charge);
             let Ok(slot) = table.find(charge.key()) else { continue };

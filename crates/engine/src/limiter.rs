@@ -217,7 +217,16 @@ impl<C: Clock> Limiter<C> {
 
     /// Gives back what an admitted chain was charged, because the request was not served after all.
     pub fn give_back(&self, chain: &mut Chain<'_>) {
-        self.counters.give_back(chain, || self.clock.now());
+        self.counters.give_back(chain, 0..chain.len(), || self.clock.now());
+    }
+
+    /// Gives back what one charge of an admitted chain took, because somebody else refuses it and it is skipped. The others
+    /// stand.
+    ///
+    /// # Panics
+    /// If there is no charge at `index`.
+    pub fn give_back_one(&self, chain: &mut Chain<'_>, index: usize) {
+        self.counters.give_back(chain, index..index + 1, || self.clock.now());
     }
 
     /// Makes a counter new again.

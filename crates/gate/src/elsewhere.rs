@@ -68,7 +68,8 @@ pub trait Keeper: Any + fmt::Debug + Send + Sync {
     }
 
     /// Makes a charge if it can be decided without waiting; else `None`, and nothing is charged. A keeper that is
-    /// [`Told`](Manner::Told) answers only while nobody else can be told, and then decides besides the limiter.
+    /// [`Told`](Manner::Told) answers only while nobody else can be told, and then decides besides the limiter, which has charged
+    /// it already.
     fn try_charge(&self, _: &Asked<'_>) -> Option<Answered> {
         None
     }

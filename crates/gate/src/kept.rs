@@ -174,7 +174,10 @@ impl<C: Clock> Gate<C> {
         };
         for number in first..passage.kept.all.len() {
             let kept = &passage.kept.all[number];
-            if kept.manner == Manner::Together {
+            // What the limiter refuses and lets pass is skipped already.
+            let is_skipped =
+                kept.manner == Manner::Told && passage.chain.refusal(kept.place).is_some();
+            if kept.manner == Manner::Together || is_skipped {
                 continue;
             }
             let answered = match &kept.counter {
@@ -190,6 +193,7 @@ impl<C: Clock> Gate<C> {
                         self.refuse_kept(passage);
                         return Come::Through;
                     }
+                    self.skip_refused(passage, number);
                 }
                 None if kept.manner == Manner::Told => {}
                 None => return Come::To(number),
@@ -200,6 +204,15 @@ impl<C: Clock> Gate<C> {
         }
         passage.finish();
         Come::Through
+    }
+
+    /// Gives back what the limiter was charged at a place that refuses and lets the request pass: as one that the limiter itself
+    /// refuses, it is skipped.
+    fn skip_refused(&self, passage: &mut Passage<'_>, number: usize) {
+        let place = passage.kept.all[number].place;
+        if passage.chain.refusal(place).is_some() {
+            self.limiter().give_back_one(&mut passage.chain, place);
+        }
     }
 
     /// Gives back everything that was charged for a chain which does not pass, and says why it does not.

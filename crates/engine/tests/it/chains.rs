@@ -336,3 +336,30 @@ fn what_is_admitted_the_short_way_is_what_a_chain_admits() {
         assert_eq!(short > 0, !is_log, "{limit:?}");
     }
 }
+
+/// One limit is skipped after all, the others stand; what was given back is not given back again with the rest.
+#[test]
+fn one_charge_of_a_chain_is_given_back_once() {
+    let (_, limiter) = limiter();
+    for limit in limits() {
+        let name = limit.kind().name();
+        let rules = ["own", "shared"]
+            .map(|whose| limiter.define(&format!("{whose} {name}"), limit.clone()));
+        let id = limiter.identity("alice");
+        let left = || [0, 1].map(|nth| limiter.peek(&rules[nth], id).remaining);
+        let before = left();
+        let mut chain = Chain::new();
+        for rule in &rules {
+            chain.push(Charge::new(rule, id));
+        }
+        assert!(limiter.take(&mut chain).is_admitted());
+        for _ in 0..2 {
+            limiter.give_back_one(&mut chain, 0);
+            assert_eq!(left(), [before[0], before[1] - 1], "{name}");
+            assert_eq!([0, 1].map(|nth| chain.standing(nth).remaining), left());
+            assert_eq!([0, 1].map(|nth| chain.is_charged(nth)), [false, true]);
+        }
+        limiter.give_back(&mut chain);
+        assert_eq!(left(), before);
+    }
+}

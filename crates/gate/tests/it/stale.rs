@@ -3,14 +3,18 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::sync::Barrier;
-use tollgate_engine::{Before, Decision, FakeClock, Identity, Limiter, Rule};
-use tollgate_gate::elsewhere::{
-    Answered, Asked, Counter, Elsewhere, Keeper, Manner, Waiting, Whose,
+use tollgate_engine::{
+    Before, Decision, FakeClock, Identity, Limiter, Refusal, Rule, Standing, Verdict,
 };
-use tollgate_gate::{Caller, Gate, InForce};
+use tollgate_gate::elsewhere::{
+    Answered, Asked, Counter, Elsewhere, Keeper, Manner, Mark, Waiting, Whose,
+};
+use tollgate_gate::{Caller, Gate, InForce, Passage};
 use tollgate_policy::compile::{PlacedLimit, Work};
+use tollgate_policy::shapes::Strategy;
 
 use crate::{NOW, caller, policy};
 
@@ -26,6 +30,9 @@ struct Others {
     asked: AtomicUsize,
     together: Barrier,
     told: AtomicU64,
+    /// While they cannot be told: what a charge of a limit that does not reject is answered, and how many were.
+    outage: Mutex<Option<Answered>>,
+    fallbacks: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -36,12 +43,14 @@ struct Told {
     others: Arc<Others>,
     rule: Arc<Rule>,
     identity: Mutex<Option<Identity>>,
+    rejects: bool,
 }
 
 impl Elsewhere for Shared {
-    fn keeper(&self, _: &PlacedLimit, rule: &Arc<Rule>) -> Option<Arc<dyn Keeper>> {
+    fn keeper(&self, limit: &PlacedLimit, rule: &Arc<Rule>) -> Option<Arc<dyn Keeper>> {
         let (others, rule) = (Arc::clone(&self.0), Arc::clone(rule));
-        Some(Arc::new(Told { others, rule, identity: Mutex::default() }))
+        let rejects = limit.strategy() == Strategy::Reject;
+        Some(Arc::new(Told { others, rule, identity: Mutex::default(), rejects }))
     }
 }
 
@@ -72,6 +81,12 @@ impl Keeper for Told {
         })
     }
 
+    fn try_charge(&self, _: &Asked<'_>) -> Option<Answered> {
+        let answered = self.others.outage.lock().unwrap().filter(|_| !self.rejects)?;
+        self.others.fallbacks.fetch_add(1, Relaxed);
+        Some(answered)
+    }
+
     fn told(&self, asked: &Asked<'_>) {
         self.others.told.fetch_add(asked.cost, Relaxed);
     }
@@ -87,6 +102,15 @@ impl Keeper for Told {
 
 /// A user's limit of 10 and the tenant's of 50, of which others have spent so much.
 fn shared(spent: u64, together: usize) -> (Gate<FakeClock>, Arc<InForce>, Arc<Others>) {
+    with_strategy("reject", spent, together)
+}
+
+/// The same, where this becomes of whom the user's limit refuses.
+fn with_strategy(
+    strategy: &str,
+    spent: u64,
+    together: usize,
+) -> (Gate<FakeClock>, Arc<InForce>, Arc<Others>) {
     let limiter = Arc::new(Limiter::with_clock(FakeClock::at(NOW), 1000));
     let others = Arc::new(Others {
         limiter: Arc::clone(&limiter),
@@ -95,14 +119,16 @@ fn shared(spent: u64, together: usize) -> (Gate<FakeClock>, Arc<InForce>, Arc<Ot
         asked: AtomicUsize::new(0),
         together: Barrier::new(together),
         told: AtomicU64::new(0),
+        outage: Mutex::default(),
+        fallbacks: AtomicUsize::new(0),
     });
     let gate = Gate::over(limiter).keeping(Arc::new(Shared(Arc::clone(&others))));
-    let in_force = gate.enforce(policy(
+    let in_force = gate.enforce(policy(&format!(
         "
-plans: { p: { rate_limit: { sustained: { rate: 10 }, scope: user } } }
-tenants: [ { id: acme, plan: p, rate_limit: { sustained: { rate: 50 } } } ]
-",
-    ));
+plans: {{ p: {{ rate_limit: {{ sustained: {{ rate: 10 }}, scope: user, strategy: {strategy} }} }} }}
+tenants: [ {{ id: acme, plan: p, rate_limit: {{ sustained: {{ rate: 50 }} }} }} ]
+"
+    )));
     (gate, in_force, others)
 }
 
@@ -154,4 +180,50 @@ async fn whoever_leaves_while_it_is_waited_has_charged_nothing() {
     let passage = gate.look(&in_force, &caller, Work::default()).await;
     let left: Vec<_> = (0..2).map(|place| passage.chain().standing(place).remaining).collect();
     assert_eq!((left, others.told.load(Relaxed)), (vec![10, 50], 0));
+}
+
+/// An outage: what the fallback refuses stayed charged, and was told to the others when they were back.
+#[tokio::test]
+async fn what_the_fallback_refuses_is_skipped_and_neither_charged_nor_told() {
+    let standing = Standing { limit: 5, remaining: 0, reset_after: Duration::from_secs(1) };
+    let refused = Decision { refusal: Some(Refusal::Wait(1)), standing };
+    for answered in
+        [Answered::Decided(refused, Mark::default()), Answered::Unavailable("Nobody can count it.")]
+    {
+        for (strategy, verdict) in
+            [("degrade", Verdict::Degraded { by: 0 }), ("observe", Verdict::Admitted)]
+        {
+            let (gate, in_force, others) = with_strategy(strategy, 0, 1);
+            others.is_known.store(true, Relaxed);
+            *others.outage.lock().unwrap() = Some(answered);
+            let mut passage = gate.pass(&in_force, &ci(&gate, &in_force), Work::default()).await;
+            let left = |passage: &Passage<'_>| {
+                [0, 1].map(|place| passage.chain().standing(place).remaining)
+            };
+            assert_eq!(passage.verdict(), verdict);
+            assert_eq!(passage.observed().count(), usize::from(strategy == "observe"));
+            assert_eq!(left(&passage), [10, 49], "{strategy}, {answered:?}");
+            assert_eq!(others.told.load(Relaxed), 1, "only the tenant's is charged, and told");
+            // Nothing of it is there to be given back a second time.
+            gate.give_back(&mut passage);
+            let passage = gate.look(&in_force, &ci(&gate, &in_force), Work::default()).await;
+            assert_eq!(left(&passage), [10, 50]);
+        }
+    }
+}
+
+/// A charge that the limiter skips is none of the fallback's: its share lost what nobody was charged.
+#[tokio::test]
+async fn the_fallback_is_not_asked_for_what_the_limiter_refuses() {
+    for strategy in ["degrade", "observe"] {
+        let (gate, in_force, others) = with_strategy(strategy, 0, 1);
+        others.is_known.store(true, Relaxed);
+        *others.outage.lock().unwrap() = Some(Answered::Uncounted);
+        for _ in 0..13 {
+            let caller = ci(&gate, &in_force);
+            assert!(gate.pass(&in_force, &caller, Work::default()).await.is_admitted());
+        }
+        assert_eq!(others.fallbacks.load(Relaxed), 10, "{strategy}");
+        assert_eq!(others.told.load(Relaxed), 10 + 13);
+    }
 }

@@ -75,7 +75,7 @@ impl<C: Clock + 'static> Keeper for HybridKeeper<C> {
         }
         // After an outage nobody may ask for it until it is told, and whoever is refused tells nothing.
         shared.hybrid.tell_soon(&told.account);
-        // The limiter has charged this request already; where it did not because it only observes, nobody is refused.
+        // The limiter has charged this request already: for one that it refuses nobody is asked.
         let left = shared.limiter.peek(rule, told.identity).remaining.saturating_add(asked.cost);
         // What is admitted meanwhile stands in the account, and is told when that is possible.
         let of = (&told.outage, told.identity);
