@@ -55,7 +55,7 @@ pub use chain::{Chain, Charge, Strategy, Verdict};
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use identity::Identity;
 pub use limiter::{Limiter, Stats};
-pub use queue::{Patience, Queue, QueueRefusal, Turn, Waiting};
+pub use queue::{Arrival, Patience, Queue, QueueRefusal, Turn, Waiting};
 pub use rules::Rule;
 pub use three_tier::{ThreeTier, Tier, TierRefusal, Tiers};
 pub use tollgate_core::{

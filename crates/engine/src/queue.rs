@@ -1,7 +1,7 @@
 //! Waiting for a limit instead of being refused by it.
 //!
-//! A queue has a lane for each tenant. Within a lane requests go in order of arrival; between lanes they take
-//! turns, so that a tenant with a thousand waiting costs another one turn. Whoever's turn it is retries
+//! A queue has a lane for each tenant. Within a lane requests go in order of arrival, also those that have stood in another queue
+//! before; between lanes they take turns, so that a tenant with a thousand waiting costs another one turn. Whoever's turn it is retries
 //! until it passes and then hands the turn on; everybody else sleeps. A request that is dropped, because its
 //! caller hung up, leaves the queue where it stood.
 //!
@@ -12,6 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -60,10 +61,24 @@ pub struct Waiting {
     pub cost: u64,
 }
 
-/// How long a request waits at most, and among how many. It is the request's own: of two in one queue each may have come under
-/// other rules.
+/// When a request came, compared with others: the earlier one is the lesser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival(u64);
+
+impl Arrival {
+    /// After all that there have been in this process: many come within one tick of a clock.
+    pub fn now() -> Arrival {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Arrival(NEXT.fetch_add(1, Relaxed))
+    }
+}
+
+/// How long a request waits at most, among how many, and behind whom. It is the request's own: of two in one queue each may have
+/// come under other rules, and from other queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
+    /// It goes behind those of its lane who came before, and whoever has the turn.
+    pub arrival: Arrival,
     /// It waits no longer than until then.
     pub until: Instant,
     /// It does not join a lane in which so many wait already.
@@ -113,6 +128,7 @@ struct Lanes {
 #[derive(Debug)]
 struct Waiter {
     ticket: u64,
+    arrival: Arrival,
     cost: u64,
     turn: Arc<Notify>,
 }
@@ -141,6 +157,14 @@ impl Queue {
         self.lanes.lock().turns.is_empty()
     }
 
+    /// Whether somebody waits who came earlier, in whichever lane.
+    pub fn has_earlier_than(&self, arrival: Arrival) -> bool {
+        let lanes = self.lanes.lock();
+        // Whoever has the turn may be later than the next of its lane.
+        let mut first = lanes.by_id.values().flat_map(|waiters| waiters.iter().take(2));
+        first.any(|waiter| waiter.arrival < arrival)
+    }
+
     /// Waits until `attempt` passes.
     ///
     /// `attempt` decides as of the moment it is told, which is `clock`'s or a little earlier. It answers what it
@@ -156,13 +180,14 @@ impl Queue {
         behind: impl Fn(u64) -> Option<Duration>,
         mut attempt: impl FnMut(Time) -> Result<T, Option<Duration>>,
     ) -> Result<T, QueueRefusal> {
-        let patience = Patience { until: deadline(self.max_wait), max_depth: self.max_depth };
+        let until = deadline(self.max_wait);
         if self.is_empty() {
             match attempt(clock.now()) {
                 Ok(passed) => return Ok(passed),
-                Err(wait) => self.check_wait(wait, patience.until)?,
+                Err(wait) => self.check_wait(wait, until)?,
             }
         }
+        let patience = Patience { arrival: Arrival::now(), until, max_depth: self.max_depth };
         let turn = self.turn(patience, request, behind).await?;
         loop {
             let now = clock.now();
@@ -215,14 +240,16 @@ impl Queue {
         if depth >= patience.max_depth {
             return Err(QueueRefusal::Full);
         }
-        let ahead = lanes.cost_ahead(request.lane, depth);
+        let nth = lanes.ahead_of(patience.arrival, request.lane);
+        let ahead = lanes.cost_ahead(request.lane, nth);
         if let Some(wait) = behind(ahead) {
             self.check_wait(Some(wait), patience.until)?;
         }
         let (ticket, turn) = (lanes.next_ticket, Arc::new(Notify::new()));
         lanes.next_ticket += 1;
-        let waiter = Waiter { ticket, cost: request.cost, turn: Arc::clone(&turn) };
-        lanes.by_id.entry(request.lane).or_default().push_back(waiter);
+        let (arrival, cost) = (patience.arrival, request.cost);
+        let waiter = Waiter { ticket, arrival, cost, turn: Arc::clone(&turn) };
+        lanes.by_id.entry(request.lane).or_default().insert(nth, waiter);
         if depth == 0 {
             lanes.turns.push_back(request.lane);
         }
@@ -232,7 +259,15 @@ impl Queue {
 }
 
 impl Lanes {
-    /// What will be charged before a newcomer that finds `depth` in its lane: of every other lane as many
+    /// How many of a lane go before somebody who came then. Nobody takes the turn from whoever has it.
+    fn ahead_of(&self, arrival: Arrival, lane: Identity) -> usize {
+        let Some(waiters) = self.by_id.get(&lane) else { return 0 };
+        let later = waiters.iter().rev().take_while(|waiter| waiter.arrival > arrival).count();
+        let has_turn = self.turns.front() == Some(&lane);
+        (waiters.len() - later).max(usize::from(has_turn))
+    }
+
+    /// What will be charged before a newcomer that goes behind so many of its lane: of every other lane as many
     /// as have their turn before it.
     fn cost_ahead(&self, lane: Identity, depth: usize) -> u64 {
         let own = self.turns.iter().position(|id| *id == lane).unwrap_or(self.turns.len());

@@ -13,7 +13,7 @@ use crate::elsewhere::{Answered, Elsewhere, Keeper, Manner, Whose};
 use crate::in_force::InForce;
 use crate::kept::KeptPlace;
 use crate::passage::Passage;
-use crate::waiting::WaitingRoom;
+use crate::waiting_room::WaitingRoom;
 
 /// Decides requests by policies that are put into force over one set of counters.
 #[derive(Debug)]

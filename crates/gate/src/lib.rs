@@ -47,6 +47,7 @@ mod lone;
 mod own;
 mod passage;
 mod waiting;
+mod waiting_room;
 
 pub use caller::Caller;
 pub use gate::Gate;

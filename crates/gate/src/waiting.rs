@@ -1,17 +1,15 @@
 //! Waiting in line for a limit whose strategy is `queue`.
 //!
-//! Each counter that anybody waits for has a queue, made when the first comes and forgotten when the last leaves. A
-//! request waits in the line of the limit that keeps it out longest, and retries its whole chain when it has
+//! A request waits in the line of the limit that keeps it out longest, and retries its whole chain when it has
 //! the turn. If another limit keeps it out by then it moves to that one's line: it must not hold up
-//! others who wait for something else.
+//! others who wait for something else. And if nothing keeps it out, but others who came before it wait for another limit of
+//! its chain, it goes behind them: else those who wait for one limit would take all that others wait for at the next.
+//! Wherever it moves, its arrival says whom it goes before.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
-use tollgate_engine::{Clock, Patience, Queue, QueueRefusal, Refusal, Time, Verdict, Waiting};
+use tollgate_engine::{Arrival, Clock, Patience, QueueRefusal, Refusal, Time, Verdict, Waiting};
 use tollgate_policy::compile::Work;
 use tollgate_policy::shapes::Strategy;
 
@@ -20,54 +18,18 @@ use crate::gate::Gate;
 use crate::in_force::InForce;
 use crate::passage::Passage;
 
-/// The lines that somebody stands in, by the counter they wait for.
-#[derive(Debug, Default)]
-pub(crate) struct WaitingRoom {
-    by_counter: Mutex<HashMap<u128, Line>>,
+/// A request that has to wait.
+struct Waiter {
+    since: Instant,
+    arrival: Arrival,
+    /// In whose lines it has stood only because others came before it. It does so once in each, so no two lines hand it to and
+    /// fro: who had the turn there has waited for those.
+    gave_way: Vec<usize>,
 }
 
-#[derive(Debug)]
-struct Line {
-    /// Without bounds of its own: it may outlive the policy of whoever came first, so everybody brings their policy's.
-    queue: Arc<Queue>,
-    /// Who holds the queue; with the last it is forgotten.
-    holders: usize,
-}
-
-/// Somebody's hold on a line.
-struct Held<'l> {
-    room: &'l WaitingRoom,
-    counter: u128,
-    queue: Arc<Queue>,
-}
-
-impl WaitingRoom {
-    fn hold(&self, counter: u128) -> Held<'_> {
-        let mut by_counter = self.by_counter.lock();
-        let line = by_counter.entry(counter).or_insert_with(|| Line {
-            queue: Arc::new(Queue::new(Duration::MAX, usize::MAX)),
-            holders: 0,
-        });
-        line.holders += 1;
-        Held { room: self, counter, queue: Arc::clone(&line.queue) }
-    }
-
-    /// Whether somebody waits for this counter.
-    fn is_waited_for(&self, counter: u128) -> bool {
-        let by_counter = self.by_counter.lock();
-        by_counter.get(&counter).is_some_and(|line| !line.queue.is_empty())
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        let mut by_counter = self.room.by_counter.lock();
-        if let Some(line) = by_counter.get_mut(&self.counter) {
-            line.holders -= 1;
-            if line.holders == 0 {
-                by_counter.remove(&self.counter);
-            }
-        }
+impl Waiter {
+    fn now() -> Waiter {
+        Waiter { since: Instant::now(), arrival: Arrival::now(), gave_way: Vec::new() }
     }
 }
 
@@ -102,7 +64,7 @@ impl<C: Clock> Gate<C> {
         let mut waits_for = match overtaken {
             // Newcomers do not overtake; and whom a limit refuses that does not queue does not stand in the way of others.
             Some(place) => {
-                self.look_ahead(passage);
+                self.look_ahead(passage, self.limiter().clock().now());
                 if let Verdict::Refused { .. } = passage.verdict {
                     return;
                 }
@@ -124,9 +86,9 @@ impl<C: Clock> Gate<C> {
                 }
             }
         };
-        let arrived = Instant::now();
+        let mut waiter = Waiter::now();
         loop {
-            match self.stand_in_line(passage, caller, waits_for, arrived).await {
+            match self.stand_in_line(passage, caller, waits_for, &mut waiter).await {
                 Ok(()) => return,
                 Err(Moved::To(place)) => waits_for = place,
                 Err(Moved::Out(refusal)) => {
@@ -150,9 +112,24 @@ impl<C: Clock> Gate<C> {
         })
     }
 
+    /// The first limit besides the one at `place` that others wait for who came before, if the request has not given way to them yet.
+    fn to_give_way_at(
+        &self,
+        passage: &Passage<'_>,
+        (place, waiter): (usize, &Waiter),
+    ) -> Option<usize> {
+        let own = passage.chain.counter(place);
+        (0..passage.len()).find(|other| {
+            let counter = passage.chain.counter(*other);
+            passage.limit(*other).strategy() == Strategy::Queue
+                && counter != own
+                && !waiter.gave_way.contains(other)
+                && self.waiting.has_earlier_than(waiter.arrival, counter)
+        })
+    }
+
     /// What would become of a request now, as far as that is known here. Nothing is charged.
-    fn look_ahead(&self, passage: &mut Passage<'_>) {
-        let now = self.limiter().clock().now();
+    fn look_ahead(&self, passage: &mut Passage<'_>, now: Time) {
         if passage.kept.all.is_empty() {
             self.limiter().look_at(&mut passage.chain, now);
             passage.verdict = passage.chain.verdict();
@@ -174,11 +151,15 @@ impl<C: Clock> Gate<C> {
         passage: &mut Passage<'_>,
         caller: &Caller<'_>,
         place: usize,
-        arrived: Instant,
+        waiter: &mut Waiter,
     ) -> Result<(), Moved> {
         let bounds = passage.limit(place).queue();
         let max_wait = Duration::from_millis(u64::from(bounds.max_wait_ms));
-        let patience = Patience { until: arrived + max_wait, max_depth: bounds.max_depth as usize };
+        let patience = Patience {
+            arrival: waiter.arrival,
+            until: waiter.since + max_wait,
+            max_depth: bounds.max_depth as usize,
+        };
         let held = self.waiting.hold(passage.chain.counter(place));
         let charge = passage.chain.charge(place);
         let request = Waiting { lane: caller.tenant, cost: passage.chain.cost(place) };
@@ -190,7 +171,7 @@ impl<C: Clock> Gate<C> {
             let queue = &held.queue;
             let clock = self.limiter().clock();
             if queue.is_empty() {
-                wait = match self.attempt(passage, place, clock.now()).await {
+                wait = match self.attempt(passage, (place, waiter), clock.now()).await {
                     Ok(()) => return Ok(()),
                     Err(Kept::Out(moved)) => return Err(moved),
                     Err(Kept::For(wait)) => wait,
@@ -202,7 +183,7 @@ impl<C: Clock> Gate<C> {
                 let now = clock.now();
                 // Whoever keeps counters elsewhere has a clock of its own.
                 let as_of = if passage.kept.all.is_empty() { turn.as_of(now) } else { now };
-                wait = match self.attempt(passage, place, as_of).await {
+                wait = match self.attempt(passage, (place, waiter), as_of).await {
                     Ok(()) => {
                         turn.served(as_of);
                         return Ok(());
@@ -229,14 +210,24 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    /// Tries the whole chain once, for a request that waits for the limit at `place`.
+    /// Tries the whole chain once, for a request that waits for the limit at `place`. Where others came before it to another one
+    /// it only looks whether it would pass, and if so goes behind them.
     async fn attempt(
         &self,
         passage: &mut Passage<'_>,
-        place: usize,
+        (place, waiter): (usize, &mut Waiter),
         now: Time,
     ) -> Result<(), Kept> {
-        self.try_again(passage, now).await;
+        match self.to_give_way_at(passage, (place, waiter)) {
+            Some(other) => {
+                self.look_ahead(passage, now);
+                if passage.is_admitted() {
+                    waiter.gave_way.push(other);
+                    return Err(Kept::Out(Left::For(other)));
+                }
+            }
+            None => self.try_again(passage, now).await,
+        }
         match passage.verdict {
             Verdict::Admitted | Verdict::Degraded { .. } => Ok(()),
             Verdict::Queued { by, refusal } if by == place => Err(Kept::For(refusal.retry_after())),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 use tollgate_engine::{
-    Charge, Clock, Limit, Limiter, Queue, QueueRefusal, Rate, Refusal, Rule, Time, Waiting,
+    Arrival, Charge, Clock, Limit, Limiter, Patience, Queue, QueueRefusal, Rate, Refusal, Rule,
+    Time, Waiting,
 };
 
 /// The runtime's own time, which stands still while anything can run.
@@ -184,6 +185,34 @@ async fn a_newcomer_does_not_overtake_although_there_are_tokens() {
     });
     local.await;
     assert_eq!(line.order(), ["0", "1", "2", "3", "late"]);
+}
+
+/// It has waited in another queue meanwhile.
+#[tokio::test(start_paused = true)]
+async fn who_joins_late_goes_before_those_who_arrived_later_but_takes_nobodys_turn() {
+    let queue = Queue::new(Duration::MAX, usize::MAX);
+    let limiter = Limiter::with_clock(PausedClock(Instant::now()), 10);
+    let lane = limiter.identity("acme");
+    let arrivals = [(); 4].map(|()| Arrival::now());
+    let order = RefCell::new(Vec::new());
+    let wait = async |nth: usize| {
+        let until = Instant::now() + Duration::from_secs(1);
+        let patience = Patience { arrival: arrivals[nth], until, max_depth: 10 };
+        let turn = queue.turn(patience, Waiting { lane, cost: 1 }, |_| None).await.unwrap();
+        // Those that follow join now.
+        tokio::task::yield_now().await;
+        let earlier = arrivals.map(|arrival| queue.has_earlier_than(arrival));
+        order.borrow_mut().push((nth, earlier));
+        turn.served(limiter.clock().now());
+    };
+    tokio::join!(wait(1), wait(3), wait(0), wait(2));
+    let expected = [
+        (1, [false, true, true, true]),
+        (0, [false, true, true, true]),
+        (2, [false, false, false, true]),
+        (3, [false, false, false, false]),
+    ];
+    assert_eq!(*order.borrow(), expected);
 }
 
 #[tokio::test(start_paused = true)]

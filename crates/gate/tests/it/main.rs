@@ -10,6 +10,7 @@ mod reload;
 mod stale;
 mod strategies;
 mod told;
+mod two_lines;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};

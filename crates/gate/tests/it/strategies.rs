@@ -52,7 +52,12 @@ impl Line {
         self.request_as(tenant, "ci", name).await;
     }
 
-    async fn request_as(self: Rc<Line>, tenant: &'static str, user: &'static str, name: String) {
+    pub(crate) async fn request_as(
+        self: Rc<Line>,
+        tenant: &'static str,
+        user: &'static str,
+        name: String,
+    ) {
         let in_force = self.in_force();
         let caller = caller(&self.gate, &in_force, tenant, user);
         let passage = self.gate.pass(&in_force, &caller, Work::default()).await;
@@ -60,10 +65,15 @@ impl Line {
     }
 
     /// A request of a route, whose cost it has.
-    async fn request_on(self: Rc<Line>, path: &'static str, tenant: &'static str, name: String) {
+    pub(crate) async fn request_on(
+        self: Rc<Line>,
+        path: &'static str,
+        (tenant, user): (&'static str, &'static str),
+        name: String,
+    ) {
         let in_force = self.in_force();
         let route = in_force.policy().route("", "GET", path).expect("it is declared");
-        let caller = caller(&self.gate, &in_force, tenant, "ci");
+        let caller = caller(&self.gate, &in_force, tenant, user);
         let passage = self.gate.pass(&in_force, &caller, Work::on(route)).await;
         self.tell(&name, &passage);
     }
@@ -258,7 +268,7 @@ tenants: [ { id: a } ]
     for n in 0..7 {
         local.spawn_local(Rc::clone(&line).request("a", format!("{n}")));
     }
-    local.spawn_local(Rc::clone(&line).request_on("/dear", "a", "dear".to_owned()));
+    local.spawn_local(Rc::clone(&line).request_on("/dear", ("a", "ci"), "dear".to_owned()));
     local.await;
     // Two wait, and then five tokens have to come.
     assert_eq!(line.log()[5], "0 dear refused by default:tenant for 7000");
