@@ -94,7 +94,7 @@ impl<'f, 'd> Limits<'f, 'd> {
                 max_wait_ms: u32::try_from(terms.queue.max_wait_ms).unwrap_or(u32::MAX),
                 max_depth: u32::try_from(terms.queue.max_depth).unwrap_or(u32::MAX),
             },
-            degrade: self.degrade(&spot.path, terms),
+            degrade: self.degrade(&spot, terms),
             shows_headers: terms.response_headers,
             cost,
             counts_requests: false,
@@ -232,15 +232,25 @@ impl<'f, 'd> Limits<'f, 'd> {
         }
     }
 
-    fn degrade(&mut self, path: &Path, terms: &shapes::Terms) -> Option<u32> {
+    fn degrade(&mut self, spot: &Spot, terms: &shapes::Terms) -> Option<u32> {
         let name = terms.degrade.upstream.as_ref()?;
-        let number = self.file.upstreams.get_index_of(name);
-        if number.is_none() {
-            let path = path.clone().key("degrade").key("upstream");
+        let path = spot.path.clone().key("degrade").key("upstream");
+        let Some((number, _, upstream)) = self.file.upstreams.get_full(name) else {
             let known = self.file.upstreams.keys().map(UpstreamName::as_str);
             self.faults.unknown(&path, "upstream", name.as_str(), known);
+            return None;
+        };
+        // A pool says what the limit beside it says.
+        let degrades = terms.strategy == Strategy::Degrade && spot.place != Place::Pool;
+        // Where all requests are for that upstream it is in their chains.
+        let is_another = || self.file.routes.iter().any(|route| route.upstream != *name);
+        if degrades && upstream.rate_limit.is_some() && is_another() {
+            let message =
+                format!("requests that are degraded to `{name}` are not charged to its limit");
+            let help = "degrade to an upstream without `rate_limit`, and bound what it is sent by its `backpressure`";
+            self.faults.warning(&path, message, help);
         }
-        number.map(|number| number as u32)
+        Some(number as u32)
     }
 
     fn line(&self, path: &Path) -> u32 {

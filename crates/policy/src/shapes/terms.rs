@@ -162,7 +162,8 @@ section! {
     /// What strategy `degrade` does.
     #[derive(Default)]
     Degrade {
-        /// Where it forwards to; the same upstream if left out.
+        /// Where it forwards to; the same upstream if left out. Requests that are degraded to another one are not charged to
+        /// that one's `rate_limit`; its `backpressure` counts.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub upstream: Option<UpstreamName>,
     }

@@ -101,6 +101,41 @@ fn every_fault_has_its_place_and_says_what_would_be_right() {
     }
 }
 
+/// A chain has the limit of the route's own upstream, so a spare's goes uncharged.
+#[test]
+fn a_spare_upstream_whose_limit_is_not_charged_is_warned_of_once() {
+    let upstreams = |spare: &str| {
+        format!(
+            "upstreams: {{ api: {{ url: \"http://a\" }}, spare: {{ url: \"http://b\"{spare} }} }}\n"
+        )
+    };
+    let limited = upstreams(", rate_limit: { sustained: { rate: 5 } }");
+    let routes = "routes: [{ path: /x, upstream: api }, { path: /y, upstream: spare }]\n";
+    let limit = |strategy: &str| {
+        format!(
+            "rate_limit: {{ sustained: {{ rate: 5 }}, strategy: {strategy}, degrade: {{ upstream: spare }} }}"
+        )
+    };
+    let plan = |strategy: &str| format!("plans: {{ p: {{ {} }} }}", limit(strategy));
+    let warning = "requests that are degraded to `spare` are not charged to its limit";
+    let at = |place: &str| vec![format!("warning {place} {warning}")];
+    assert_eq!(told(&format!("{limited}{routes}{}", plan("degrade"))), at("3:93"));
+    // Who inherits it has it from the same place, and a pool beside it says the same.
+    let tenants = limit("degrade")
+        .replace("sustained", "sharing: inherit, budget: { mode: shared }, sustained");
+    let tenants = format!(
+        "tenants: [{{ id: a, {tenants} }}, {{ id: b, parent: a }}, {{ id: c, parent: a }}]"
+    );
+    assert_eq!(told(&format!("{limited}{routes}{tenants}")), at("3:142"));
+
+    let none: [String; 0] = [];
+    assert_eq!(told(&format!("{limited}{routes}{}", plan("reject"))), none);
+    assert_eq!(told(&format!("{}{routes}{}", upstreams(""), plan("degrade"))), none);
+    // In the chain of every request there is.
+    let all = "routes: [{ path: /y, upstream: spare }]\n";
+    assert_eq!(told(&format!("{limited}{all}{}", plan("degrade"))), none);
+}
+
 #[test]
 fn faults_of_every_section_are_told_in_one_run() {
     let text = "
