@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 use tollgate_engine::{Clock, Refusal, Time, Verdict};
+use tollgate_gate::elsewhere::Elsewhere;
 use tollgate_gate::{Gate, InForce, Passage};
 use tollgate_policy::compile::Work;
 
@@ -33,8 +34,17 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(text: &str) -> Rc<Line> {
+        Line::with(text, |gate| gate)
+    }
+
+    /// The same, of a gate that lets counters be kept elsewhere.
+    pub(crate) fn keeping(text: &str, elsewhere: Arc<dyn Elsewhere>) -> Rc<Line> {
+        Line::with(text, |gate| gate.keeping(elsewhere))
+    }
+
+    fn with(text: &str, finish: impl FnOnce(Gate<PausedClock>) -> Gate<PausedClock>) -> Rc<Line> {
         let begin = Instant::now();
-        let gate = Gate::with_clock(PausedClock(begin), 10_000);
+        let gate = finish(Gate::with_clock(PausedClock(begin), 10_000));
         let in_force = RefCell::new(gate.enforce(policy(text)));
         Rc::new(Line { gate, in_force, log: RefCell::default(), begin })
     }

@@ -1,9 +1,17 @@
 //! A chain with two limits that requests wait for, each with a line of its own.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, LocalSet};
+use tokio::time::Instant;
+use tollgate_engine::{Decision, Refusal, Rule, Standing};
+use tollgate_gate::elsewhere::{
+    Answered, Asked, Counter, Elsewhere, Keeper, Manner, Mark, Waiting, Whose,
+};
+use tollgate_policy::compile::{Counted, PlacedLimit};
 
 use crate::strategies::Line;
 
@@ -123,4 +131,93 @@ async fn who_gives_way_goes_on_when_whoever_was_before_it_hangs_up() {
             "900 u19 passed"
         ]
     );
+}
+
+/// Keeps users' counters: of `u` one request passes a second, of all others each. Nobody here can tell without asking.
+#[derive(Debug, Default)]
+struct Afar {
+    next: Mutex<Option<Instant>>,
+    asked: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Kept(Arc<Afar>);
+
+impl Elsewhere for Kept {
+    fn keeper(&self, limit: &PlacedLimit, _: &Arc<Rule>) -> Option<Arc<dyn Keeper>> {
+        let kept = || Arc::new(Kept(Arc::clone(&self.0))) as Arc<dyn Keeper>;
+        (limit.counted() == Counted::User).then(kept)
+    }
+}
+
+impl Keeper for Kept {
+    fn manner(&self) -> Manner {
+        Manner::Alone
+    }
+
+    fn counter(&self, whose: &Whose<'_>) -> Result<Counter, Answered> {
+        Ok(Counter::new(Arc::new((whose.name)().contains("/u:"))))
+    }
+
+    fn charge<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, Answered> {
+        let times = self.0.asked.fetch_add(1, Relaxed);
+        assert!(times < 1000, "somebody is handed to and fro");
+        let (now, is_u) = (Instant::now(), asked.counter.get::<bool>() == Some(&true));
+        let mut next = self.0.next.lock().unwrap();
+        let wait = next.filter(|_| is_u).map_or(Duration::ZERO, |next| next - now);
+        if is_u && wait.is_zero() {
+            *next = Some(now + Duration::from_secs(1));
+        }
+        let refusal = (!wait.is_zero()).then_some(Refusal::Wait(wait.as_nanos() as u64));
+        let standing = Standing { limit: 10, remaining: 1, reset_after: wait };
+        let decision = Decision { refusal, standing };
+        Box::pin(std::future::ready(Answered::Decided(decision, Mark::default())))
+    }
+
+    fn give_back(&self, _: &Asked<'_>, _: Mark) {
+        *self.0.next.lock().unwrap() = None;
+    }
+
+    fn look<'a>(&'a self, _: Asked<'a>) -> Waiting<'a, Option<Decision>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn reset<'a>(&'a self, _: Asked<'a>) -> Waiting<'a, bool> {
+        Box::pin(std::future::ready(true))
+    }
+}
+
+/// A look says that they would pass, and whoever is asked says no. Both lines could hand them to and fro while the one of another
+/// tenant, who came before them, never had its turn.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_handed_to_and_fro_for_a_limit_of_which_a_look_tells_nothing() {
+    let afar = Arc::<Afar>::default();
+    let text = "
+defaults:
+  client: { sustained: { rate: 1 }, scope: user, strategy: queue, queue: { max_wait_ms: 5000 } }
+  tenant: { sustained: { rate: 10 }, burst: { capacity: 1 }, scope: global, strategy: queue, queue: { max_wait_ms: 5000 } }
+tenants: [ { id: a }, { id: b } ]
+";
+    let line = Line::keeping(text, Arc::new(Kept(Arc::clone(&afar))));
+    let local = LocalSet::new();
+    for (tenant, user, name) in [
+        ("a", "u", "u1"),
+        ("b", "v", "v1"),
+        ("b", "v", "v2"),
+        ("b", "v", "v3"),
+        ("a", "u", "u2"),
+        ("a", "u", "u3"),
+    ] {
+        local.spawn_local(Rc::clone(&line).request_as(tenant, user, name.to_owned()));
+    }
+    local.await;
+    let expected = [
+        "0 u1 passed",
+        "100 v1 passed",
+        "200 v2 passed",
+        "300 v3 passed",
+        "1000 u2 passed",
+        "2000 u3 passed",
+    ];
+    assert_eq!(line.log(), expected);
 }
