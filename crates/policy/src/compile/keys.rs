@@ -1,6 +1,6 @@
 //! Keys that the file declares, as they are in force.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::path::Path;
 use crate::shapes;
@@ -68,6 +68,7 @@ pub(crate) fn gather(
 ) -> Vec<KeyInForce> {
     let mut by_digest: HashMap<&Sha256, usize> = HashMap::new();
     let mut by_id: HashMap<Box<str>, usize> = HashMap::new();
+    let mut declared: Option<HashSet<&str>> = None;
     let mut keys = Vec::with_capacity(file.keys.len());
     for (index, key) in file.keys.iter().enumerate() {
         let path = path_of(index);
@@ -75,6 +76,14 @@ pub(crate) fn gather(
             Some(id) => KeyId::as_str(id).into(),
             None => format!("file-{}", &key.sha256.to_string()[..12]).into(),
         };
+        let plan = key
+            .plan
+            .as_ref()
+            .and_then(|plan| plans::number(file, plan, &path.clone().key("plan"), limits));
+        let limit = key.rate_limit.as_ref().and_then(|limit| {
+            let path = path.clone().key("rate_limit");
+            limits.add(Spot::new(Place::Key, format!("key:{id}"), path), limit)
+        });
         let first = *by_digest.entry(&key.sha256).or_insert(index);
         if first != index {
             let line = limits.faults.line_of(&path_of(first));
@@ -90,19 +99,15 @@ pub(crate) fn gather(
             continue;
         }
         let Some(tenant) = tenants.number(key.tenant.as_str()) else {
-            let known = tenants.all().iter().map(super::TenantInForce::id);
-            let path = path.key("tenant");
-            limits.faults.unknown(&path, "tenant", key.tenant.as_str(), known);
+            // What keeps one that is declared out of the tree is told already.
+            let ids = || file.tenants.iter().map(|tenant| tenant.id.as_str()).collect();
+            if !declared.get_or_insert_with(ids).contains(key.tenant.as_str()) {
+                let known = tenants.all().iter().map(super::TenantInForce::id);
+                let path = path.key("tenant");
+                limits.faults.unknown(&path, "tenant", key.tenant.as_str(), known);
+            }
             continue;
         };
-        let plan = key
-            .plan
-            .as_ref()
-            .and_then(|plan| plans::number(file, plan, &path.clone().key("plan"), limits));
-        let limit = key.rate_limit.as_ref().and_then(|limit| {
-            let path = path.clone().key("rate_limit");
-            limits.add(Spot::new(Place::Key, format!("key:{id}"), path), limit)
-        });
         keys.push(KeyInForce {
             id,
             sha256: key.sha256,

@@ -68,6 +68,8 @@ impl<'f, 'd> Limits<'f, 'd> {
         terms: &shapes::Terms,
         cost: u64,
     ) -> Option<LimitId> {
+        // Whatever figures it has.
+        self.check_terms(&spot.path, terms);
         let limit = self.build(&spot, amount, terms)?;
         if cost > limit.capacity() {
             let message = format!(
@@ -105,6 +107,12 @@ impl<'f, 'd> Limits<'f, 'd> {
             limit,
         };
         Some(self.push(placed))
+    }
+
+    /// Tells what is wrong with `terms` by themselves.
+    pub(crate) fn check_terms(&mut self, path: &Path, terms: &shapes::Terms) {
+        self.degrade(path, terms);
+        self.asked_consistency(path, terms);
     }
 
     /// A limit of these figures, or what is wrong with them.

@@ -1,6 +1,6 @@
 //! Tenants as they are in force.
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use tollgate_core::Rate;
 
 use crate::diagnostic::Diagnostics;
@@ -104,19 +104,13 @@ impl Tenants {
                 pools: pools.map(|at| at as u32).collect(),
                 plan: plan(file, branch.declared, limits),
                 limits: chain.collect(),
-                quotas: branch.declared.map_or_else(Box::default, |(index, tenant)| {
-                    let source = format!("tenant:{}", tenant.id);
-                    let counter = format!("{source}:quota");
-                    let path = path_of(index).key("quota");
-                    quotas::gather(
-                        limits,
-                        &quotas::Balance { source, counter, path },
-                        &tenant.quota,
-                    )
-                }),
+                quotas: branch
+                    .declared
+                    .map_or_else(Box::default, |(index, tenant)| balances(index, tenant, limits)),
             }
         });
         let all: Vec<TenantInForce> = all.collect();
+        check_unplaced(file, &tree, limits);
         let by_id = all.iter().zip(0..).map(|(tenant, number)| (tenant.id.clone(), number));
         (Tenants { by_id: by_id.collect(), all }, exceeded)
     }
@@ -161,7 +155,11 @@ impl Own {
             // What it wrote is checked as it stands; what it amounts to after folding is in force.
             if let Some((path, own)) = &written {
                 let spot = Spot::new(Place::Tenant, format!("tenant:{id}"), path.clone());
-                limits.build(&spot, Amount::written(&own.sustained, &own.terms), &own.terms)?;
+                let amount = Amount::written(&own.sustained, &own.terms);
+                if limits.build(&spot, amount, &own.terms).is_none() {
+                    limits.check_terms(&spot.path, &own.terms);
+                    return None;
+                }
             }
             let (path, _) = own_limit(tree, effective.from)?;
             let Effective { figures, limit, .. } = effective;
@@ -195,6 +193,32 @@ impl Own {
         });
         Own { counter, pool }
     }
+}
+
+/// Tells what is wrong with tenants that have no place in the tree, beside that.
+fn check_unplaced(file: &shapes::File, tree: &Tree<'_>, limits: &mut Limits<'_, '_>) {
+    let placed: HashSet<usize> =
+        tree.branches.iter().filter_map(|branch| Some(branch.declared?.0)).collect();
+    if placed.len() == file.tenants.len() {
+        return;
+    }
+    for (index, tenant) in file.tenants.iter().enumerate().filter(|(at, _)| !placed.contains(at)) {
+        plan(file, Some((index, tenant)), limits);
+        if let Some(own) = &tenant.rate_limit {
+            let path = path_of(index).key("rate_limit");
+            let spot = Spot::new(Place::Tenant, format!("tenant:{}", tenant.id), path);
+            let amount = Amount::written(&own.sustained, &own.terms);
+            limits.place(spot, amount, &own.terms, own.cost);
+        }
+        balances(index, tenant, limits);
+    }
+}
+
+fn balances(index: usize, tenant: &Tenant, limits: &mut Limits<'_, '_>) -> Box<[LimitId]> {
+    let source = format!("tenant:{}", tenant.id);
+    let counter = format!("{source}:quota");
+    let path = path_of(index).key("quota");
+    quotas::gather(limits, &quotas::Balance { source, counter, path }, &tenant.quota)
 }
 
 fn plan(

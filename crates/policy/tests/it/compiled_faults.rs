@@ -146,6 +146,43 @@ tenants: [{ id: t, plan: q }, { id: u, parent: v }]
     assert_eq!(told(text).len(), 6, "{:#?}", told(text));
 }
 
+/// Broken before: whoever had an unknown parent was not looked at, and its keys were told to have no tenant.
+#[test]
+fn a_tenant_without_a_place_is_looked_at_and_exists_for_its_keys() {
+    let text = format!(
+        "
+tenants:
+  - {{ id: t, parent: nope, plan: gold, quota: [{{ limit: 1, window: day }}, {{ limit: 2, window: day }}] }}
+  - {{ id: t, rate_limit: {{ sustained: {{ rate: 5 }}, cost: 6 }} }}
+keys:
+  - {{ tenant: t, sha256: {DIGEST} }}
+  - {{ tenant: t, sha256: {DIGEST}, plan: gold }}
+"
+    );
+    assert_eq!(
+        told(&text),
+        [
+            "error 3:22 there is no tenant `nope`",
+            "error 3:34 there is no plan `gold`",
+            "error 3:75 this quota has the window, zone, scope and unit of one before it",
+            "error 4:11 tenant `t` is declared twice, first in line 3",
+            "error 4:58 a cost of 6 can never pass: tenant:t has a capacity of 5",
+            "error 7:26 this key is declared twice, first in line 6",
+            "error 7:98 there is no plan `gold`",
+        ]
+    );
+}
+
+/// Broken before: a limit of impossible figures was not asked where it degrades to.
+#[test]
+fn a_limit_of_impossible_figures_has_its_other_faults_told() {
+    let limit = "{ algorithm: fixed_window, sustained: { rate: 5 }, burst: { capacity: 6 }, consistency: strict, degrade: { upstream: spare } }";
+    let text = format!(
+        "plans: {{ p: {{ rate_limit: {limit} }} }}\ntenants: [{{ id: t, rate_limit: {limit} }}]\n"
+    );
+    assert_eq!(told(&text).len(), 6, "{:#?}", told(&text));
+}
+
 #[test]
 fn what_the_api_made_is_judged_together_with_the_file() {
     let file = "
