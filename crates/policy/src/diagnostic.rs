@@ -78,8 +78,11 @@ impl Diagnostic {
 pub struct Diagnostics {
     source: Source,
     list: Vec<Diagnostic>,
+    /// Warnings among those in the list.
+    kept_warnings: usize,
     omitted: usize,
-    has_errors: bool,
+    omitted_warnings: usize,
+    may_hide_more: bool,
     /// What may be or hold a secret, in the order of the file.
     hidden: Vec<Span>,
 }
@@ -105,33 +108,76 @@ pub struct Record<'a> {
 impl Diagnostics {
     /// Nothing wrong so far with `source`.
     pub fn new(source: Source) -> Diagnostics {
-        Diagnostics { source, list: Vec::new(), omitted: 0, has_errors: false, hidden: Vec::new() }
+        Diagnostics {
+            source,
+            list: Vec::new(),
+            kept_warnings: 0,
+            omitted: 0,
+            omitted_warnings: 0,
+            may_hide_more: false,
+            hidden: Vec::new(),
+        }
     }
 
     /// Adds one, in the order of the file. The same thing at the same place is said once, because an alias
-    /// repeats what it stands for. Above 1,000 they are only counted.
+    /// repeats what it stands for. Above 1,000 they are only counted, warnings before errors.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        self.has_errors |= diagnostic.severity == Severity::Error;
-        self.keep(|| diagnostic);
+        self.keep(diagnostic.severity, || diagnostic);
     }
 
     /// As [`push`](Diagnostics::push), for an error that is not worth making if it is only counted.
     pub(crate) fn push_error(&mut self, error: impl FnOnce() -> Diagnostic) {
-        self.has_errors = true;
-        self.keep(error);
+        self.keep(Severity::Error, error);
     }
 
-    fn keep(&mut self, diagnostic: impl FnOnce() -> Diagnostic) {
-        if self.list.len() >= MAX_KEPT {
+    fn keep(&mut self, severity: Severity, diagnostic: impl FnOnce() -> Diagnostic) {
+        let is_warning = severity == Severity::Warning;
+        if self.is_full() && (is_warning || self.kept_warnings == 0) {
             self.omitted += 1;
+            self.omitted_warnings += usize::from(is_warning);
             return;
         }
         let new = diagnostic();
         let start = self.list.partition_point(|other| other.span.start < new.span.start);
         let end = self.list.partition_point(|other| other.span.start <= new.span.start);
-        if !self.list[start..end].contains(&new) {
-            self.list.insert(end, new);
+        if self.list[start..end].contains(&new) {
+            return;
         }
+        self.list.insert(end, new);
+        self.kept_warnings += usize::from(is_warning);
+        if self.list.len() > MAX_KEPT {
+            self.omit_warning();
+        }
+    }
+
+    /// Makes room for an error.
+    fn omit_warning(&mut self) {
+        let is_warning = |one: &Diagnostic| one.severity == Severity::Warning;
+        if let Some(last) = self.list.iter().rposition(is_warning) {
+            self.list.remove(last);
+            self.kept_warnings -= 1;
+            self.omitted += 1;
+            self.omitted_warnings += 1;
+        }
+    }
+
+    /// Adds the errors of another look at the same file.
+    pub(crate) fn add_errors(&mut self, other: Diagnostics) {
+        self.may_hide_more |= other.may_hide_more;
+        self.omitted += other.omitted - other.omitted_warnings;
+        for one in other.list.into_iter().filter(|one| one.severity == Severity::Error) {
+            self.push(one);
+        }
+    }
+
+    /// Whether more are only counted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.list.len() >= MAX_KEPT
+    }
+
+    /// More may be wrong than could be found out.
+    pub(crate) fn hide_more(&mut self) {
+        self.may_hide_more = true;
     }
 
     /// What stands there is shown to nobody.
@@ -160,9 +206,24 @@ impl Diagnostics {
         self.omitted
     }
 
+    /// How many of them are errors.
+    pub fn errors(&self) -> usize {
+        self.len() - self.warnings()
+    }
+
+    /// How many of them are warnings.
+    pub fn warnings(&self) -> usize {
+        self.kept_warnings + self.omitted_warnings
+    }
+
     /// Whether the file cannot be used.
     pub fn has_errors(&self) -> bool {
-        self.has_errors
+        self.errors() > 0
+    }
+
+    /// Whether more may be found once these are mended, because what is wrong kept from looking at everything.
+    pub fn may_hide_more(&self) -> bool {
+        self.may_hide_more
     }
 
     /// Those that are kept, in the order of the file.

@@ -20,6 +20,7 @@ pub mod compile;
 mod de;
 mod diagnostic;
 mod document;
+mod doubts;
 mod explain;
 mod identity;
 mod load;

@@ -89,6 +89,13 @@ impl Map {
         found.ok().map(|place| &self.entries[self.by_name[place] as usize])
     }
 
+    /// Whether the field at this place has the name of one before it.
+    pub(crate) fn is_repeated(&self, place: usize) -> bool {
+        let key = &self.entries[place].key;
+        let first = self.by_name.partition_point(|&at| self.entries[at as usize].key < *key);
+        self.by_name.get(first).is_some_and(|&at| at as usize != place)
+    }
+
     /// All fields, in the order of the file.
     pub fn entries(&self) -> &[Entry] {
         &self.entries

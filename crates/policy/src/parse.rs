@@ -24,6 +24,7 @@ pub(crate) fn parse(source: &Source, faults: &mut Diagnostics) -> Option<Node> {
         };
         if let Err(fault) = taken {
             faults.push(fault);
+            faults.hide_more();
             return None;
         }
     }

@@ -40,6 +40,7 @@ impl Diagnostics {
         match self.len() {
             0 => {}
             len if len > MAX_SHOWN => text += &format!("and {} more\n", len - MAX_SHOWN),
+            _ if self.may_hide_more() => text += "more may be found when this is mended\n",
             _ => drop(text.pop()),
         }
         text

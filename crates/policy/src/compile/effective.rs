@@ -64,7 +64,10 @@ pub(crate) fn effective<'f>(
             }
             _ => lower(own, received),
         };
+        let is_unknown = own.is_none()
+            && branch.declared.is_some_and(|(at, _)| faults.is_unknown(&path_of(at), "rate_limit"));
         passed.push(match own.map(|own| own.limit.sharing) {
+            None if is_unknown => Passed::default(),
             None => above,
             Some(Sharing::Private) => Passed { inherited: None, enforced: above.enforced },
             Some(Sharing::Inherit) => Passed { inherited: in_force, enforced: above.enforced },

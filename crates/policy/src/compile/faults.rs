@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::document::Document;
+use crate::doubts::Doubts;
 use crate::path::{Path, Segment};
 use crate::text::TenantId;
 use crate::words::nearest;
@@ -13,17 +14,51 @@ use crate::words::nearest;
 pub(crate) struct Faults<'d> {
     document: &'d Document,
     found: Diagnostics,
+    /// What the document lacks because it was wrong.
+    doubts: Doubts,
     /// The tenants that the API made, with the place of the first of them: they come after the file's.
     made: (usize, Vec<TenantId>),
     /// What is meant by names that are nobody's. To find it out takes a look at every name there is, and a tenant that is gone may be
     /// the parent of very many.
     meant: HashMap<(&'static str, Box<str>), Option<Box<str>>>,
+    /// How many names were compared for that.
+    compared: usize,
 }
+
+/// After so many comparisons, a tenth of a second's, nobody is told any more what is likely to be meant.
+const MAX_COMPARED: usize = 300_000;
 
 impl<'d> Faults<'d> {
     pub(crate) fn new(document: &'d Document) -> Faults<'d> {
+        Faults::doubting(document, Doubts::default())
+    }
+
+    pub(crate) fn doubting(document: &'d Document, doubts: Doubts) -> Faults<'d> {
         let found = Diagnostics::new(document.source().clone());
-        Faults { document, found, made: (0, Vec::new()), meant: HashMap::new() }
+        Faults {
+            document,
+            found,
+            doubts,
+            made: (0, Vec::new()),
+            meant: HashMap::new(),
+            compared: 0,
+        }
+    }
+
+    /// Whether it is unknown what the object at `path` says in `field`. Whoever asks is about to tell a fault that may only be there
+    /// because of that, and does not tell it.
+    pub(crate) fn doubts(&mut self, path: &Path, field: &str) -> bool {
+        let is_unknown = self.is_unknown(path, field);
+        if is_unknown {
+            self.found.hide_more();
+        }
+        is_unknown
+    }
+
+    /// Whether something was wrong with what the object at `path` says in `field`.
+    pub(crate) fn is_unknown(&self, path: &Path, field: &str) -> bool {
+        let object = || self.document.get(path);
+        !self.doubts.is_empty() && object().is_some_and(|node| self.doubts.has(node.span, field))
     }
 
     /// Tenants from place `first` on were made by the API.
@@ -52,9 +87,19 @@ impl<'d> Faults<'d> {
         name: &str,
         known: impl Iterator<Item = &'n str>,
     ) {
+        let section = match what {
+            "tenant" => "tenants",
+            "plan" => "plans",
+            _ => "upstreams",
+        };
+        if self.doubts(&Path::root(), section) {
+            return;
+        }
         let whose = self.whose(path);
         let span = self.document.span_of(path);
-        let meant = &mut self.meant;
+        let (meant, compared) = (&mut self.meant, &mut self.compared);
+        let may_compare = *compared < MAX_COMPARED;
+        let known = known.filter(|_| may_compare).inspect(|_| *compared += 1);
         self.found.push_error(|| {
             let near = meant
                 .entry((what, name.into()))
@@ -95,7 +140,8 @@ impl<'d> Faults<'d> {
 
     /// The line something stands in.
     pub(crate) fn line_of(&self, path: &Path) -> usize {
-        self.document.source().position(self.document.key_span_of(path)).line
+        // Not its column as well: that is counted from where its line begins, which may be megabytes before.
+        self.document.source().line_of(self.document.key_span_of(path)).0
     }
 
     /// Everything found.

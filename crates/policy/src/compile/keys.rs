@@ -91,7 +91,9 @@ pub(crate) fn gather(
             limits.faults.error(&path.key("sha256"), message, "leave one of them out");
             continue;
         }
-        let first = *by_id.entry(id.clone()).or_insert(index);
+        // One that was wrong may be any.
+        let has_id = !limits.faults.doubts(&path, "id");
+        let first = if has_id { *by_id.entry(id.clone()).or_insert(index) } else { index };
         if first != index {
             let line = limits.faults.line_of(&path_of(first));
             let message = format!("the key in line {line} is called `{id}` as well");

@@ -69,7 +69,7 @@ impl<'f, 'd> Limits<'f, 'd> {
         cost: u64,
     ) -> Option<LimitId> {
         // Whatever figures it has.
-        self.check_terms(&spot.path, terms);
+        self.check_terms(&spot, terms);
         let limit = self.build(&spot, amount, terms)?;
         if cost > limit.capacity() {
             let message = format!(
@@ -110,9 +110,9 @@ impl<'f, 'd> Limits<'f, 'd> {
     }
 
     /// Tells what is wrong with `terms` by themselves.
-    pub(crate) fn check_terms(&mut self, path: &Path, terms: &shapes::Terms) {
-        self.degrade(path, terms);
-        self.asked_consistency(path, terms);
+    pub(crate) fn check_terms(&mut self, spot: &Spot, terms: &shapes::Terms) {
+        self.degrade(spot, terms);
+        self.asked_consistency(&spot.path, terms);
     }
 
     /// A limit of these figures, or what is wrong with them.
@@ -229,6 +229,7 @@ impl<'f, 'd> Limits<'f, 'd> {
             None if is_synced => Consistency::Hybrid,
             None | Some(Consistency::Local) => Consistency::Local,
             Some(asked) if is_synced => asked,
+            Some(_) if self.doubts_sync() => Consistency::Local,
             Some(_) => {
                 self.faults.error(
                     &path.clone().key("consistency"),
@@ -238,6 +239,12 @@ impl<'f, 'd> Limits<'f, 'd> {
                 Consistency::Local
             }
         }
+    }
+
+    fn doubts_sync(&mut self) -> bool {
+        let root = Path::root();
+        self.faults.doubts(&root, "rate_limit_sync")
+            || self.faults.doubts(&root.key("rate_limit_sync"), "enabled")
     }
 
     fn degrade(&mut self, spot: &Spot, terms: &shapes::Terms) -> Option<u32> {

@@ -9,6 +9,7 @@
 //! Every limit has a number. What a request meets is a handful of lists of numbers that were made with the policy:
 //! of its plan, its tenant with all above it, its route. Nothing is made for a request but the choice of lists.
 
+mod beyond_shape;
 mod budgets;
 mod chain;
 mod costs;
@@ -28,6 +29,7 @@ mod routes;
 mod tenants;
 mod tree;
 
+pub(crate) use beyond_shape::{Names, beyond_shape};
 pub use budgets::BudgetExceeded;
 pub use chain::{Client, Links, Stated, Work};
 pub use figures::Figures;

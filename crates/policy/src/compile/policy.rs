@@ -1,12 +1,14 @@
 //! A file compiled: immutable, cheap to share, swapped whole.
 
 use crate::diagnostic::Diagnostics;
-use crate::load::Loaded;
+use crate::doubts::Doubts;
+use crate::load::{Loaded, load_file};
 use crate::path::Path;
 use crate::routes::Matcher;
 use crate::shapes::{self, Named, RedisMode};
 use crate::text::PlanName;
 
+use super::beyond_shape::{Names, beyond_shape};
 use super::costs;
 use super::defaults::Defaults;
 use super::faults::Faults;
@@ -66,8 +68,7 @@ pub struct Policy {
 impl Policy {
     /// Reads and compiles a file. `name` is what diagnostics call it.
     pub fn of(name: &str, text: &[u8]) -> Result<Policy, Box<PolicyFaults>> {
-        let loaded = crate::load(name, text)
-            .map_err(|diagnostics| PolicyFaults { diagnostics, budgets: Vec::new() })?;
+        let loaded = load_file(name, text).map_err(|unread| beyond_shape(unread, Names::Here))?;
         Policy::compile(loaded, Made::default())
     }
 
@@ -75,8 +76,17 @@ impl Policy {
     ///
     /// Every change goes through here, by file or API: what is accepted is what a fresh start would accept.
     pub fn compile(loaded: Loaded, made: Made) -> Result<Policy, Box<PolicyFaults>> {
+        Policy::compile_rest(loaded, made, Doubts::default())
+    }
+
+    /// As [`compile`](Policy::compile), of what is left of a file without the faults of its shape.
+    pub(crate) fn compile_rest(
+        loaded: Loaded,
+        made: Made,
+        doubts: Doubts,
+    ) -> Result<Policy, Box<PolicyFaults>> {
         let Loaded { value: mut file, document } = loaded;
-        let mut faults = Faults::new(&document);
+        let mut faults = Faults::doubting(&document, doubts);
         join(&mut file, made, &mut faults);
         let mut limits = Limits::new(&file, faults);
         let operations = Operations::of(&file);
@@ -88,8 +98,12 @@ impl Policy {
         costs::check(&routes, &plans, &mut limits);
         let operations = operations.into_numbers();
         let Limits { all, mut faults, .. } = limits;
-        if file.redis.mode == RedisMode::Single && !file.redis.urls.is_empty() {
-            let urls = Path::root().key("redis").key("urls");
+        let redis = Path::root().key("redis");
+        if file.redis.mode == RedisMode::Single
+            && !file.redis.urls.is_empty()
+            && !faults.doubts(&redis, "mode")
+        {
+            let urls = redis.key("urls");
             let help = "write `mode: cluster` or `mode: sentinel`, or leave them out";
             faults.error(&urls, "a single server has one URL", help);
         }

@@ -80,7 +80,10 @@ pub(crate) fn gather(
     let mut routes = Vec::with_capacity(file.routes.len());
     for (index, route) in file.routes.iter().enumerate() {
         let path = Path::root().key("routes").index(index);
-        tell_twins(&mut matcher, route, index, limits);
+        let faults = &mut limits.faults;
+        if !faults.doubts(&path, "methods") && !faults.doubts(&path, "hosts") {
+            tell_twins(&mut matcher, route, index, limits);
+        }
         let name = name(route);
         let upstream = file.upstreams.get_index_of(&route.upstream);
         if upstream.is_none() {

@@ -157,7 +157,7 @@ impl Own {
                 let spot = Spot::new(Place::Tenant, format!("tenant:{id}"), path.clone());
                 let amount = Amount::written(&own.sustained, &own.terms);
                 if limits.build(&spot, amount, &own.terms).is_none() {
-                    limits.check_terms(&spot.path, &own.terms);
+                    limits.check_terms(&spot, &own.terms);
                     return None;
                 }
             }

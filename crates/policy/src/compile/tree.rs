@@ -49,6 +49,10 @@ impl<'f> Tree<'f> {
             if declared[tenant.id.as_str()] != index {
                 continue;
             }
+            // Nobody knows where it belongs.
+            if tenant.id.as_str() != SYSTEM && faults.doubts(&path_of(index), "parent") {
+                continue;
+            }
             let parent = tenant.parent.as_ref().map(TenantId::as_str);
             match (tenant.id.as_str(), parent.unwrap_or(SYSTEM)) {
                 (SYSTEM, _) if parent.is_none() => {}
@@ -61,7 +65,7 @@ impl<'f> Tree<'f> {
                     children.entry(above).or_default().push(index);
                 }
                 (_, above) => {
-                    let known = declared.keys().copied().chain([SYSTEM]);
+                    let known = tenants.iter().map(|tenant| tenant.id.as_str()).chain([SYSTEM]);
                     faults.unknown(&path_of(index).key("parent"), "tenant", above, known);
                 }
             }

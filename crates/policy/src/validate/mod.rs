@@ -6,28 +6,50 @@
 
 mod compile;
 mod object;
+mod rest;
 mod rule;
 mod value;
 
 pub(crate) use rule::{Rules, UnknownKeyword};
 
+use rest::{Changes, Rest, STATEMENTS};
 use rule::{Rule, RuleId};
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::doubts::Doubts;
 use crate::node::{Node, Value};
 use crate::source::{Source, Span};
 use crate::text::quoted;
 
-/// Everything that is structurally wrong with `root` is pushed to `faults`.
-pub(crate) fn validate(rules: &Rules, source: &Source, root: &Node, faults: &mut Diagnostics) {
-    let place = Place { name: Name::Root, key_span: root.span, help: None };
-    Walk { rules, source, faults }.node(rules.root(), root, place);
+/// What can be read of a tree all the same, where something is wrong with it.
+pub(crate) struct Readable {
+    pub(crate) root: Node,
+    /// What it lacks.
+    pub(crate) doubts: Doubts,
+}
+
+/// Everything that is structurally wrong with `root` is pushed to `faults`; what is right about it is returned, if anything is.
+pub(crate) fn validate(
+    rules: &Rules,
+    source: &Source,
+    root: &Node,
+    faults: &mut Diagnostics,
+) -> Option<Readable> {
+    let place = Place { name: Name::Root, key_span: root.span, help: None, level: 0 };
+    let mut walk = Walk { rules, source, faults, doubts: Doubts::default() };
+    let root = match walk.node(rules.root(), root, place) {
+        Rest::Whole => root.clone(),
+        Rest::Part(part) => part.node,
+        Rest::Nothing => return None,
+    };
+    Some(Readable { root, doubts: walk.doubts })
 }
 
 struct Walk<'a> {
     rules: &'a Rules,
     source: &'a Source,
     faults: &'a mut Diagnostics,
+    doubts: Doubts,
 }
 
 /// What messages call a value, and where its name stands.
@@ -37,6 +59,8 @@ struct Place<'a> {
     key_span: Span,
     /// What the schema adds to any fault here.
     help: Option<&'a str>,
+    /// In how many objects it stands whose fields have names of ours.
+    level: u8,
 }
 
 #[derive(Clone, Copy)]
@@ -57,7 +81,7 @@ impl std::fmt::Display for Name<'_> {
 }
 
 impl<'a> Walk<'a> {
-    fn node(&mut self, id: RuleId, node: &'a Node, place: Place<'a>) {
+    fn node(&mut self, id: RuleId, node: &'a Node, place: Place<'a>) -> Rest {
         let rule = self.rules.get(id);
         let place = Place { help: place.help.or(rule.help.as_deref()), ..place };
         if let Some(target) = rule.reference {
@@ -70,10 +94,11 @@ impl<'a> Walk<'a> {
             self.faults.hide(node.span);
         }
         if !rule.kinds.contains(node) {
-            return self.wrong_kind(rule, node, place);
+            self.wrong_kind(rule, node, place);
+            return Rest::Nothing;
         }
         match &node.value {
-            Value::Null | Value::Bool(_) => {}
+            Value::Null | Value::Bool(_) => Rest::Whole,
             Value::Int(_) | Value::Huge | Value::Float(_) => self.number(rule, node, place),
             Value::Str(text) => self.text(rule, text, node, place),
             Value::Seq(items) => self.list(rule, items, node, place),
@@ -82,10 +107,11 @@ impl<'a> Walk<'a> {
     }
 
     /// The choice that is of the value's kind is the one meant; its faults are the ones told.
-    fn choice(&mut self, rule: &'a Rule, node: &'a Node, place: Place<'a>) {
+    fn choice(&mut self, rule: &'a Rule, node: &'a Node, place: Place<'a>) -> Rest {
         let is_meant = |&&id: &&RuleId| self.rules.resolved(id).kinds.contains(node);
         let Some(&meant) = rule.choices.iter().find(is_meant) else {
-            return self.wrong_kind(rule, node, place);
+            self.wrong_kind(rule, node, place);
+            return Rest::Nothing;
         };
         match &node.value {
             // Another word is as likely to be meant for one of the other choices.
@@ -94,25 +120,47 @@ impl<'a> Walk<'a> {
                 self.fault(place, node.span, || {
                     format!("{} is {}: write {}", place.name, quoted(text), rules.expected(rule))
                 });
+                Rest::Nothing
             }
             _ => self.node(meant, node, place),
         }
     }
 
-    fn list(&mut self, rule: &'a Rule, items: &'a [Node], node: &'a Node, place: Place<'a>) {
-        if items.len() < rule.min_items {
+    fn list(
+        &mut self,
+        rule: &'a Rule,
+        items: &'a [Node],
+        node: &'a Node,
+        place: Place<'a>,
+    ) -> Rest {
+        let mut is_right = items.len() >= rule.min_items;
+        if !is_right {
             self.fault(place, node.span, || {
                 format!("{} is empty: write at least one item, or leave it out", place.name)
             });
         }
-        let Some(item_rule) = rule.items else { return };
+        let Some(item_rule) = rule.items else { return Rest::whole_if(is_right) };
         let list = match place.name {
             Name::Field(key) => key,
             Name::Root | Name::Item(..) => "",
         };
+        let mut changes = Changes::new();
         for (index, item) in items.iter().enumerate() {
-            let place = Place { name: Name::Item(list, index), key_span: item.span, help: None };
-            self.node(item_rule, item, place);
+            let name = Name::Item(list, index);
+            let below = Place { name, key_span: item.span, help: None, ..place };
+            match self.node(item_rule, item, below) {
+                Rest::Whole => {}
+                Rest::Part(part) => changes.push((index, Some(part.node))),
+                Rest::Nothing => {
+                    is_right = false;
+                    changes.push((index, None));
+                }
+            }
+        }
+        match (is_right, changes.is_empty()) {
+            (false, _) if place.level >= STATEMENTS => Rest::Nothing,
+            (_, true) => Rest::whole_if(is_right),
+            _ => Rest::of_list(node.span, items, changes),
         }
     }
 

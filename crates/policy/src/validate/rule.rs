@@ -141,6 +141,10 @@ impl Rule {
         self.words.is_empty() || self.words.iter().any(|word| **word == *text)
     }
 
+    pub(super) fn requires(&self, name: &str) -> bool {
+        self.required.iter().any(|field| **field == *name)
+    }
+
     pub(super) fn field(&self, name: &str) -> Option<RuleId> {
         self.fields.iter().find(|(field, _)| **field == *name).map(|&(_, id)| id)
     }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::rule::Rule;
-use super::{Name, Place, Walk};
+use super::{Name, Place, Rest, Walk};
 use crate::diagnostic::Diagnostic;
 use crate::node::{Node, Value};
 use crate::text::quoted;
@@ -40,11 +40,12 @@ impl<'a> Walk<'a> {
         });
     }
 
-    pub(super) fn number(&mut self, rule: &'a Rule, node: &'a Node, place: Place<'a>) {
-        let Some((low, high)) = &rule.range else { return };
+    pub(super) fn number(&mut self, rule: &'a Rule, node: &'a Node, place: Place<'a>) -> Rest {
+        let Some((low, high)) = &rule.range else { return Rest::Whole };
         let is_above = low.compared(&node.value).is_some_and(Ordering::is_ge);
         let is_below = high.compared(&node.value).is_some_and(Ordering::is_le);
-        if !(is_above && is_below) {
+        let is_right = is_above && is_below;
+        if !is_right {
             let written = self.source.slice(node.span);
             let what = if rule.kinds.number { "a number" } else { "an integer" };
             self.fault(place, node.span, || {
@@ -52,12 +53,21 @@ impl<'a> Walk<'a> {
                 format!("{} is {written}: write {what} from {low} to {high}", place.name)
             });
         }
+        Rest::whole_if(is_right)
     }
 
-    pub(super) fn text(&mut self, rule: &'a Rule, text: &'a str, node: &'a Node, place: Place<'a>) {
+    pub(super) fn text(
+        &mut self,
+        rule: &'a Rule,
+        text: &'a str,
+        node: &'a Node,
+        place: Place<'a>,
+    ) -> Rest {
+        let mut is_right = true;
         if let Some(check) = rule.check
             && let Err(right) = check(text)
         {
+            is_right = false;
             let what = || match rule.is_secret {
                 true => "wrong".to_owned(),
                 false => quoted(text),
@@ -65,6 +75,7 @@ impl<'a> Walk<'a> {
             self.fault(place, node.span, || format!("{} is {}: {right}", place.name, what()));
         }
         if !rule.allows_word(text) {
+            is_right = false;
             let words = || rule.words.iter().map(|word| &**word);
             self.faults.push_error(|| {
                 let meant = nearest(text, words())
@@ -74,5 +85,6 @@ impl<'a> Walk<'a> {
                 Diagnostic::error(node.span, message).with_help(help)
             });
         }
+        Rest::whole_if(is_right)
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod accepts;
+mod all_at_once;
 mod api_keys;
 mod bounds;
 mod chains;

@@ -1,6 +1,7 @@
 //! What a person sees.
 
-use tollgate_policy::{Style, load};
+use tollgate_policy::shapes::File;
+use tollgate_policy::{Style, load, load_fragment};
 
 #[test]
 fn place_line_and_mark_are_shown() {
@@ -22,7 +23,7 @@ error: unknown field `pln`, did you mean `plan`?
 fn only_a_part_of_a_long_line_is_shown() {
     let tenants = r#"{"id":"é"},"#.repeat(100_000).replace('é', "acme");
     let text = format!(r#"{{"tenants":[{tenants}{{"idd":"x"}},{tenants}{{"id":"y"}}]}}"#);
-    let faults = load("a.json", text.as_bytes()).unwrap_err();
+    let faults = load_fragment::<File>("a.json", text.as_bytes()).unwrap_err();
     let shown = faults.to_string();
     assert!(shown.contains("a.json:1:1400014\n"), "{shown}");
     assert!(shown.len() < 1000, "{} bytes", shown.len());
