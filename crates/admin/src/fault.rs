@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tollgate_policy::Diagnostics;
 use tollgate_policy::compile::{BudgetExceeded, PolicyFaults};
+use tollgate_policy::{Diagnostics, Severity};
 use tollgate_storage::{StoreError, Unavailable};
 use tollgate_wire::Problem;
 
@@ -52,18 +52,25 @@ impl Fault {
             file: None,
             line: None,
             column: None,
-            severity: tollgate_policy::Severity::Error,
+            severity: Severity::Error,
             message: message.into(),
             help: Some(help.to_owned()),
         };
-        Fault::faulty(&[notice])
+        Fault::unusable(notice.message.clone(), &[notice])
     }
 
-    pub(crate) fn faulty(faults: &[Notice]) -> Fault {
-        let detail = match faults {
-            [one] => one.message.clone(),
-            all => format!("{} things are wrong.", all.len()),
+    /// What is wrong with a body or configuration, told as `notices`.
+    pub(crate) fn faulty(found: &Diagnostics, notices: &[Notice]) -> Fault {
+        let detail = match (found.errors(), notices) {
+            (1, [only, ..]) if !found.may_hide_more() => only.message.clone(),
+            (1, _) => "1 thing is wrong.".to_owned(),
+            (many, _) => format!("{many} things are wrong."),
         };
+        let more = if found.may_hide_more() { " More may be found when it is mended." } else { "" };
+        Fault::unusable(detail + more, notices)
+    }
+
+    fn unusable(detail: String, faults: &[Notice]) -> Fault {
         Fault::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
             .map(|problem| problem.kind(INVALID).title("Invalid").member("faults", faults))
     }
@@ -96,11 +103,9 @@ impl Fault {
     /// What is wrong with a policy that `change` would make. Budgets are conflicts, with their figures; where the change
     /// came by the API it stands in no file, and its faults are told without a place.
     fn of_policy(faults: &PolicyFaults, has_places: bool) -> Fault {
-        let mut notices = Notice::all(&faults.diagnostics);
-        if !has_places {
-            notices = notices.into_iter().map(Notice::without_place).collect();
-        }
-        let [first, ..] = &faults.budgets[..] else { return Fault::faulty(&notices) };
+        let found = &faults.diagnostics;
+        let notices = if has_places { errors_first(found) } else { errors(found) };
+        let [first, ..] = &faults.budgets[..] else { return Fault::faulty(found, &notices) };
         let figures: Vec<Value> = faults.budgets.iter().map(figures).collect();
         Fault::conflict(first.to_string()).map(|problem| {
             problem
@@ -120,6 +125,19 @@ impl Fault {
     }
 }
 
+/// What is wrong with a change that came by the API, without places: what deserves a look in the file did so before.
+pub(crate) fn errors(found: &Diagnostics) -> Vec<Notice> {
+    let all = Notice::all(found).into_iter().filter(|one| one.severity == Severity::Error);
+    all.map(Notice::without_place).collect()
+}
+
+/// What is wrong with a file, and then what deserves a look.
+fn errors_first(found: &Diagnostics) -> Vec<Notice> {
+    let mut all = Notice::all(found);
+    all.sort_by_key(|one| one.severity);
+    all
+}
+
 fn figures(exceeded: &BudgetExceeded) -> Value {
     json!({
         "parent": exceeded.parent,
@@ -135,7 +153,7 @@ fn figures(exceeded: &BudgetExceeded) -> Value {
 
 impl From<Diagnostics> for Fault {
     fn from(faults: Diagnostics) -> Fault {
-        Fault::faulty(&Notice::all(&faults))
+        Fault::faulty(&faults, &errors_first(&faults))
     }
 }
 
@@ -208,9 +226,10 @@ impl fmt::Display for Fault {
         f.write_str(body["detail"].as_str().unwrap_or_default())?;
         for fault in body["faults"].as_array().into_iter().flatten() {
             let text = |name: &str| fault[name].as_str().unwrap_or_default().to_owned();
+            let mark = if fault["severity"] == "warning" { "warning: " } else { "" };
             write!(
                 f,
-                "\n  {}:{}:{} {}",
+                "\n  {}:{}:{} {mark}{}",
                 text("file"),
                 fault["line"],
                 fault["column"],

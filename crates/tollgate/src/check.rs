@@ -43,7 +43,14 @@ fn warnings(policy: &Policy, (name, text): (&str, &[u8])) -> Diagnostics {
 
 fn summary<E>(name: &str, compiled: &Result<Policy, E>, found: &Diagnostics) -> String {
     match compiled {
-        Err(_) => format!("{name}: not usable, {}\n", counted(found.len(), "fault")),
+        Err(_) => {
+            let errors = counted(found.errors(), "error");
+            let warnings = match found.warnings() {
+                0 => String::new(),
+                some => format!(", {}", counted(some, "warning")),
+            };
+            format!("{name}: not usable, {errors}{warnings}\n")
+        }
         Ok(policy) => format!(
             "{name}: good. {}, {}, {}, {}, {}\n",
             counted(policy.tenants().all().len(), "tenant"),

@@ -20,7 +20,7 @@ use super::key_terms::{KeyChange, KeyPatch, KeyTold, NewKey, Rotation, check_exp
 use crate::answer::{Answer, Id, Text, json as answer, with_etag};
 use crate::control::{Control, made, told};
 use crate::data_plane::{ConfigText, NotReady, Notice};
-use crate::fault::Fault;
+use crate::fault::{Fault, errors};
 use crate::idempotency::{Idempotency, Told};
 use crate::if_match::{IfMatch, must_match};
 
@@ -244,9 +244,9 @@ async fn check_limit(control: &Control, limit: Option<&RateLimit>) -> Result<(),
                 let text = text.replace(&format!("plan `{STAND_IN}` of the API: "), "");
                 text.replace(&format!("plan:{STAND_IN}"), "the key's own `rate_limit`")
             };
-            let notices = Notice::all(&faults.diagnostics).into_iter().map(Notice::without_place);
+            let notices = errors(&faults.diagnostics).into_iter();
             let notices = notices.map(|one| Notice { message: said(one.message), ..one });
-            Err(Fault::faulty(&notices.collect::<Vec<_>>()))
+            Err(Fault::faulty(&faults.diagnostics, &notices.collect::<Vec<_>>()))
         }
         other => other.map(drop).map_err(Fault::of_change),
     }

@@ -112,6 +112,7 @@ fn place(fault: &Value) -> String {
 
 fn described(fault: &Value) -> String {
     let text = |name: &str| fault[name].as_str();
-    let message = text("message").unwrap_or_default();
-    text("help").map_or_else(|| message.to_owned(), |help| format!("{message}: {help}"))
+    let mark = if text("severity") == Some("warning") { "warning: " } else { "" };
+    let message = format!("{mark}{}", text("message").unwrap_or_default());
+    text("help").map_or_else(|| message.clone(), |help| format!("{message}: {help}"))
 }

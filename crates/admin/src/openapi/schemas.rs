@@ -66,7 +66,7 @@ fn relocate(value: &mut Value) {
 pub(super) fn problem() -> Value {
     json!({
         "type": "object",
-        "description": "Problem details (RFC 9457). `faults` lists every fault of a body or configuration, `budgets` the figures of budgets that are exceeded.",
+        "description": "Problem details (RFC 9457). `faults` lists every fault of a body or configuration, and after them what deserves a look in it, `budgets` the figures of budgets that are exceeded.",
         "required": ["type", "title", "status"],
         "properties": {
             "type": { "type": "string" },

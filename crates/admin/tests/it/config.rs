@@ -104,3 +104,30 @@ fn a_configuration_does_not_strand_keys() {
     put(&node, "*", &without_plan).expect(200);
     put(&node, "*", &without_tenant).expect(200);
 }
+
+/// Broken before: a warning counted as a thing that is wrong, and stood before what is.
+#[test]
+fn a_refused_configuration_has_its_errors_first_and_counts_no_warnings() {
+    let node = Node::start();
+    let text = "plans: { free: { operations: { chat: { sustained: { rate: 5 } } } } }
+upstreams: { api: { url: \"http://127.0.0.1:3000\" } }
+routes: [ { path: \"/*\", upstream: api } ]
+tenants: [ { id: acme, plan: nope } ]
+";
+    let told = put(&node, "*", text).expect(422);
+    let severities: Vec<_> =
+        told["faults"].as_array().unwrap().iter().map(|one| &one["severity"]).collect();
+    assert_eq!(severities, ["error", "warning"], "{told}");
+    assert_eq!(told["detail"], "there is no plan `nope`");
+}
+
+/// Broken before: whatever was wrong beyond the shape was told when the shape was mended.
+#[test]
+fn a_configuration_of_a_wrong_shape_has_its_other_faults_told() {
+    let node = Node::start();
+    let text = format!("{FILE}  - {{ id: acme }}\nzzz: 1\n");
+    let told = put(&node, "*", &text).expect(422);
+    let faults = told["faults"].as_array().unwrap();
+    assert_eq!(faults.len(), 2, "{told}");
+    assert!(faults[0]["message"].as_str().unwrap().contains("declared twice"), "{told}");
+}

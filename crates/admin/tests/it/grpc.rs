@@ -125,6 +125,26 @@ fn every_fault_is_told_and_nothing_has_changed() {
     assert_eq!(std::fs::read_to_string(&node.plane.file).unwrap(), FILE);
 }
 
+/// Broken before: in the order of the file, a hundred warnings left no room for the error behind them.
+#[test]
+fn an_error_has_its_place_before_any_number_of_warnings() {
+    let node = Node::start();
+    let operation = |n: usize| format!("o{n}: {{ sustained: {{ rate: 1 }} }}, ");
+    let operations: String = (0..300).map(operation).collect();
+    let text = format!(
+        "plans: {{ free: {{ operations: {{ {operations} }} }} }}
+upstreams: {{ api: {{ url: \"http://127.0.0.1:3000\" }} }}
+routes: [ {{ path: \"/*\", upstream: api }} ]
+tenants: [ {{ id: acme, plan: nope }} ]
+"
+    );
+    let status = Client::of(&node).update(&text).unwrap_err();
+    assert!(status.message().starts_with("there is no plan `nope`"), "{}", status.message());
+    let told = status.get_details_bad_request().unwrap().field_violations;
+    assert!(told[0].description.starts_with("there is no plan `nope`"), "{told:?}");
+    assert!(told[1].description.starts_with("warning: "), "{told:?}");
+}
+
 /// Details travel in a header, which clients read so much of and no more.
 #[test]
 fn a_thousand_faults_still_reach_the_caller() {

@@ -210,3 +210,40 @@ fn a_repeated_creation_is_answered_again_also_after_a_restart() {
         }
     }
 }
+
+/// A file with something to look at, which nothing that the API is asked for has to do with.
+const WARNED: &str = "
+upstreams: { api: { url: \"http://127.0.0.1:3000\" } }
+routes: [ { path: \"/*\", upstream: api } ]
+plans: { free: { operations: { chat: { sustained: { rate: 5 } } } } }
+tenants: [ { id: part, rate_limit: { sustained: { rate: 100 }, budget: { mode: allocated } } } ]
+";
+
+/// Broken before: the file's warning was told as one of two things that are wrong with the body.
+#[test]
+fn a_refused_change_is_not_told_what_deserves_a_look_in_the_file() {
+    let node = Node::of(WARNED);
+    assert_eq!(node.in_force().policy().warnings().len(), 1);
+    let limit = json!({ "sustained": { "rate": 5 }, "cost": 6 });
+    for (path, body, message) in [
+        ("/v1/tenants", json!({ "id": "t", "plan": "nope" }), "there is no plan `nope`"),
+        ("/v1/tenants", json!({ "id": "t", "rate_limit": limit }), "a cost of 6 can never pass"),
+        ("/v1/plans", json!({ "name": "p", "rate_limit": limit }), "a cost of 6 can never pass"),
+        (
+            "/v1/keys",
+            json!({ "tenant": "part", "rate_limit": limit }),
+            "a cost of 6 can never pass",
+        ),
+    ] {
+        let told = node.post(path, &body).expect(422);
+        let faults = told["faults"].as_array().unwrap();
+        assert_eq!(faults.len(), 1, "{told}");
+        assert_eq!(faults[0]["severity"], "error");
+        assert!(faults[0]["message"].as_str().unwrap().contains(message), "{told}");
+        assert_eq!(told["detail"], faults[0]["message"]);
+    }
+    let child =
+        json!({ "id": "t", "parent": "part", "rate_limit": { "sustained": { "rate": 101 } } });
+    let told = node.post("/v1/tenants", &child).expect(409);
+    assert_eq!(told["faults"].as_array().unwrap().len(), 1, "{told}");
+}

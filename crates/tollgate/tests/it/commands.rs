@@ -80,6 +80,16 @@ fn an_admin_api_that_is_open_to_the_network_is_warned_of() {
     }
 }
 
+/// Broken before: both were called faults.
+#[test]
+fn errors_and_warnings_of_a_bad_file_are_counted_apart() {
+    let bad = b"upstreams: { a: { url: \"http://a\" } }\ntenants: [{ id: t, plan: nope }]\n";
+    let output = with_input(&["check", "-"], bad);
+    assert_eq!(text(&output.stdout), "-: not usable, 1 error, 1 warning\n");
+    let output = with_input(&["check", "-"], b"zzz: 1\ntenants: [{ id: t, plan: nope }]\n");
+    assert_eq!(text(&output.stdout), "-: not usable, 2 errors\n");
+}
+
 #[test]
 fn faults_are_json_lines_for_programs() {
     let output = with_input(&["check", "-", "--json"], b"routes: 7\nplans: 8\n");
