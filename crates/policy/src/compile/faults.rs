@@ -25,6 +25,10 @@ pub(crate) struct Faults<'d> {
     compared: usize,
 }
 
+/// What to do where the file declares what the API made.
+pub(crate) const MADE_ALREADY: &str = "take it out of the file, and start or reload again; to move it there, first delete it by the API, which \
+     it takes when no key and no tenant uses it";
+
 /// After so many comparisons, a tenth of a second's, nobody is told any more what is likely to be meant.
 const MAX_COMPARED: usize = 300_000;
 

@@ -11,7 +11,7 @@ use crate::text::PlanName;
 use super::beyond_shape::{Names, beyond_shape};
 use super::costs;
 use super::defaults::Defaults;
-use super::faults::Faults;
+use super::faults::{Faults, MADE_ALREADY};
 use super::keys::{self, KeyInForce};
 use super::limits::Limits;
 use super::operations::Operations;
@@ -210,7 +210,7 @@ fn join(file: &mut shapes::File, made: Made, faults: &mut Faults<'_>) {
         faults.error(
             &Path::root().key("plans").key(name.as_str().to_owned()),
             format!("plan `{name}` was made by the API already"),
-            "give it another name, or delete the other",
+            MADE_ALREADY,
         );
     }
     let written = std::mem::take(&mut file.plans);

@@ -6,7 +6,7 @@ use crate::path::Path;
 use crate::shapes::Tenant;
 use crate::text::TenantId;
 
-use super::faults::Faults;
+use super::faults::{Faults, MADE_ALREADY};
 
 /// The root of every tree, declared or not.
 pub const SYSTEM: &str = "system";
@@ -123,7 +123,7 @@ fn by_id<'f>(tenants: &'f [Tenant], faults: &mut Faults<'_>) -> HashMap<&'f str,
             faults.error(
                 &path_of(first).key("id"),
                 format!("tenant `{}` was made by the API already", tenant.id),
-                "give it another id, or delete the other",
+                MADE_ALREADY,
             );
         }
     }

@@ -207,6 +207,12 @@ tenants:
     let faults = compile(made(40, "free")).unwrap_err();
     let message = faults.diagnostics.records().next().map(|record| record.message.to_owned());
     assert_eq!(message.as_deref(), Some("plan `free` was made by the API already"));
+    // Deleting the other is refused while it is used, and where nothing runs there is no API to delete it by.
+    let help = faults.diagnostics.records().next().and_then(|record| record.help);
+    assert!(
+        help.unwrap().starts_with("take it out of the file, and start or reload again"),
+        "{help:?}"
+    );
 }
 
 /// The file has no place for them, so the message must tell whom it is about.
@@ -225,14 +231,14 @@ fn faults_of_what_the_api_made_name_it() {
     assert_eq!(
         told(file, "tenants: [{ id: shop }]"),
         [
-            "3:11 tenant `shop` was made by the API already / give it another id, or delete the other"
+            "3:11 tenant `shop` was made by the API already / take it out of the file, and start or reload again; to move it there, first delete it by the API, which it takes when no key and no tenant uses it"
         ]
     );
     // What the file says twice is still told as the file's own.
     assert_eq!(
         told(&format!("{file}  - {{ id: shop }}\n"), "tenants: [{ id: shop }]"),
         [
-            "3:11 tenant `shop` was made by the API already / give it another id, or delete the other",
+            "3:11 tenant `shop` was made by the API already / take it out of the file, and start or reload again; to move it there, first delete it by the API, which it takes when no key and no tenant uses it",
             "4:11 tenant `shop` is declared twice, first in line 3 / give it another id, or leave one of them out",
         ]
     );
