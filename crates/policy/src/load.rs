@@ -10,6 +10,7 @@ use crate::de::{ShapeError, Written};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::document::Document;
 use crate::doubts::Doubts;
+use crate::node::Value;
 use crate::parse::parse;
 use crate::schema::{schema, schema_of};
 use crate::shapes::File;
@@ -72,7 +73,9 @@ pub fn load(name: &str, text: &[u8]) -> Result<Loaded, Diagnostics> {
 /// As [`load`], but for what is wrong beyond the shape.
 pub(crate) fn load_file(name: &str, text: &[u8]) -> Result<Loaded, Unread> {
     static RULES: LazyLock<Result<Rules, UnknownKeyword>> = LazyLock::new(|| Rules::of(&schema()));
-    read(name, text, RULES.as_ref())
+    let at_least =
+        |_: &Rules| "write at least one section, such as `upstreams` or `routes`".to_owned();
+    read(name, text, RULES.as_ref(), at_least)
 }
 
 /// Reads one shape, such as the tenant that an API call brings, by the same rules as the file it might stand in.
@@ -80,13 +83,15 @@ pub fn load_fragment<T>(name: &str, text: &[u8]) -> Result<Loaded<T>, Diagnostic
 where
     T: JsonSchema + DeserializeOwned,
 {
-    read(name, text, Rules::of(&schema_of::<T>()).as_ref()).map_err(|unread| unread.faults)
+    let rules = Rules::of(&schema_of::<T>());
+    read(name, text, rules.as_ref(), Rules::at_least).map_err(|unread| unread.faults)
 }
 
 fn read<T: DeserializeOwned>(
     name: &str,
     text: &[u8],
     rules: Result<&Rules, &UnknownKeyword>,
+    at_least: impl Fn(&Rules) -> String,
 ) -> Result<Loaded<T>, Unread<T>> {
     let nothing_of = |faults| Unread { faults, rest: None };
     let source = match Source::read(name, text) {
@@ -100,6 +105,11 @@ fn read<T: DeserializeOwned>(
     let mut faults = Diagnostics::new(source.clone());
     let Some(root) = parse(&source, &mut faults) else { return Err(nothing_of(faults)) };
     let readable = match rules {
+        Ok(rules) if root.value == Value::Null => {
+            let fault = Diagnostic::error(Span::default(), "there is nothing in it");
+            faults.push(fault.with_help(at_least(rules)));
+            return Err(nothing_of(faults));
+        }
         Ok(rules) => validate(rules, &source, &root, &mut faults),
         Err(unknown) => {
             faults.push(Diagnostic::error(Span::default(), unknown.to_string()));

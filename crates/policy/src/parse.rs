@@ -7,7 +7,7 @@ use crate::node::{Node, Value};
 use crate::source::{Source, Span};
 use crate::tree::{MAX_DEPTH, Tree, too_deep};
 
-/// The tree of `source`; `None` if it has none, with the reasons in `faults`.
+/// The tree of `source`, which is nothing where nothing is written; `None` if it has none, with the reason in `faults`.
 pub(crate) fn parse(source: &Source, faults: &mut Diagnostics) -> Option<Node> {
     let mut options = Options::default();
     options.flow_nesting_limit = MAX_DEPTH;
@@ -28,15 +28,7 @@ pub(crate) fn parse(source: &Source, faults: &mut Diagnostics) -> Option<Node> {
             return None;
         }
     }
-    match tree.finish() {
-        Some(node) if node.value != Value::Null => Some(node),
-        _ => {
-            let fault = Diagnostic::error(Span::default(), "there is nothing in it")
-                .with_help("write at least one section, such as `upstreams` or `routes`");
-            faults.push(fault);
-            None
-        }
-    }
+    Some(tree.finish().unwrap_or(Node { span: Span::default(), value: Value::Null }))
 }
 
 fn syntax(source: &Source, error: &ScanError) -> Diagnostic {

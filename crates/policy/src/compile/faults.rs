@@ -108,12 +108,17 @@ impl<'d> Faults<'d> {
             let near = meant
                 .entry((what, name.into()))
                 .or_insert_with(|| nearest(name, known).map(Into::into));
+            // Upstreams are the file's alone.
+            let to_have_it = match (what, whose.is_empty()) {
+                ("upstream", _) | (_, true) => format!("declare `{name}`"),
+                _ => format!("create `{name}` first"),
+            };
             let (meant, help) = match near {
                 Some(near) => (
                     format!(", did you mean `{near}`?"),
-                    format!("write `{near}`, or declare `{name}`"),
+                    format!("write `{near}`, or {to_have_it}"),
                 ),
-                None => (String::new(), format!("declare `{name}`")),
+                None => (String::new(), to_have_it),
             };
             let message = format!("{whose}there is no {what} `{name}`{meant}");
             Diagnostic::error(span, message).with_help(help)

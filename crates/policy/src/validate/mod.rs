@@ -35,7 +35,8 @@ pub(crate) fn validate(
     root: &Node,
     faults: &mut Diagnostics,
 ) -> Option<Readable> {
-    let place = Place { name: Name::Root, key_span: root.span, help: None, level: 0 };
+    let place =
+        Place { name: Name::Root, key_span: root.span, help: None, is_optional: false, level: 0 };
     let mut walk = Walk { rules, source, faults, doubts: Doubts::default() };
     let root = match walk.node(rules.root(), root, place) {
         Rest::Whole => root.clone(),
@@ -59,6 +60,8 @@ struct Place<'a> {
     key_span: Span,
     /// What the schema adds to any fault here.
     help: Option<&'a str>,
+    /// Whether it may be left out.
+    is_optional: bool,
     /// In how many objects it stands whose fields have names of ours.
     level: u8,
 }
@@ -147,7 +150,7 @@ impl<'a> Walk<'a> {
         let mut changes = Changes::new();
         for (index, item) in items.iter().enumerate() {
             let name = Name::Item(list, index);
-            let below = Place { name, key_span: item.span, help: None, ..place };
+            let below = Place { name, key_span: item.span, help: None, is_optional: true, ..place };
             match self.node(item_rule, item, below) {
                 Rest::Whole => {}
                 Rest::Part(part) => changes.push((index, Some(part.node))),

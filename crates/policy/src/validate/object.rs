@@ -24,7 +24,8 @@ impl<'a> Walk<'a> {
         let (mut is_right, mut is_short) = (self.has_all(rule, map, node, place), false);
         for (at, entry) in map.entries().iter().enumerate() {
             let name = Name::Field(&entry.key);
-            let below = Place { name, key_span: entry.key_span, help: None, level };
+            let is_optional = !rule.requires(&entry.key);
+            let below = Place { name, key_span: entry.key_span, help: None, is_optional, level };
             let mut meant = Some(&*entry.key);
             let mut rest = match (rule.field(&entry.key), rule.others) {
                 (Some(id), _) => self.node(id, &entry.node, below),

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::compile::Compiler;
 use crate::node::{Node, Value};
 use crate::text::Check;
-use crate::words::either;
+use crate::words::{either, ticked};
 
 /// The place of a [`Rule`] in its [`Rules`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,19 @@ impl Rules {
 
     pub(super) fn new(rules: Vec<Rule>, root: RuleId) -> Rules {
         Rules { rules, root }
+    }
+
+    /// What is to be written where nothing is.
+    pub(crate) fn at_least(&self) -> String {
+        let root = self.resolved(self.root);
+        let fields = ticked(root.fields.iter().map(|(name, _)| &**name));
+        match &root.required[..] {
+            [] => format!("write an object; its fields are {fields}"),
+            all => {
+                let all = ticked(all.iter().map(|name| &**name));
+                format!("write an object with {all}; its fields are {fields}")
+            }
+        }
     }
 
     pub(super) fn root(&self) -> RuleId {

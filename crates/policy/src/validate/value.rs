@@ -26,11 +26,13 @@ impl<'a> Walk<'a> {
             };
             let fault = Diagnostic::error(node.span, message);
             let written = source.slice(node.span);
+            let what = if matches!(place.name, Name::Item(..)) { "item" } else { "field" };
             let is_unquoted_text = rule.kinds.text && rule.words.is_empty();
             match &node.value {
-                Value::Null if written.is_empty() => {
-                    fault.with_help("write a value, or leave the field out")
+                Value::Null if place.is_optional => {
+                    fault.with_help(format!("write a value, or leave the {what} out"))
                 }
+                Value::Null => fault.with_help("write a value"),
                 Value::Str(_) | Value::Seq(_) | Value::Map(_) => fault,
                 _ if rule.is_secret => fault.with_help("put it in quotes"),
                 _ if is_unquoted_text => fault

@@ -248,9 +248,9 @@ fn faults_of_what_the_api_made_name_it() {
             "tenants: [{ id: a, parent: part }, { id: b, parent: part }, { id: c, plan: gold }]"
         ),
         [
-            "2:3 tenant `a` of the API: there is no tenant `part` / declare `part`",
-            "2:3 tenant `b` of the API: there is no tenant `part` / declare `part`",
-            "2:3 tenant `c` of the API: there is no plan `gold` / declare `gold`",
+            "2:3 tenant `a` of the API: there is no tenant `part` / create `part` first",
+            "2:3 tenant `b` of the API: there is no tenant `part` / create `part` first",
+            "2:3 tenant `c` of the API: there is no plan `gold` / create `gold` first",
         ]
     );
     let degrade =
@@ -262,7 +262,7 @@ fn faults_of_what_the_api_made_name_it() {
         ),
         [
             "1:1 plan `p` of the API: there is no upstream `spare` / declare `spare`",
-            "2:3 tenant `a` of the API: there is no tenant `acne`, did you mean `acme`? / write `acme`, or declare `acne`",
+            "2:3 tenant `a` of the API: there is no tenant `acne`, did you mean `acme`? / write `acme`, or create `acne` first",
         ]
     );
     // A file that no longer allows what was made while another did: without its name nobody would know what to mend.

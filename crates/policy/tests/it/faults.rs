@@ -66,6 +66,13 @@ fn empty_field_is_no_value() {
     has("tenants:\nroutes: []\n", "1:8 `tenants`: expected a list, found nothing");
     assert_eq!(help_of("tenants:\n"), "write a value, or leave the field out");
     has("plans: { a: { rate_limit: ~ } }", "1:27 `rate_limit`: expected an object, found nothing");
+    // Broken before: `null` was to be put in quotes.
+    assert_eq!(
+        help_of("tenants: [{ id: a, plan: null }]"),
+        "write a value, or leave the field out"
+    );
+    assert_eq!(help_of("server: { trusted_proxies: [~] }"), "write a value, or leave the item out");
+    assert_eq!(help_of("tenants: [{ id: null }]"), "write a value");
 }
 
 #[test]
@@ -245,6 +252,13 @@ fn fragment_is_read_by_the_rules_of_the_file() {
             (25, "`cost` is 0: write an integer from 1 to 9007199254740992"),
         ]
     );
+    // Broken before: it was to have a section, as if it were a file.
+    for empty in ["", "null"] {
+        let faults = load_fragment::<shapes::Tenant>("body", empty.as_bytes()).unwrap_err();
+        let told: Vec<_> = faults.records().map(|r| (r.message, r.help)).collect();
+        let help = "write an object with `id`; its fields are `id`, `parent`, `plan`, `rate_limit`, `quota`";
+        assert_eq!(told, [("there is nothing in it", Some(help))]);
+    }
     for empty in ["", "[]", "5"] {
         assert!(load_fragment::<shapes::Key>("body", empty.as_bytes()).is_err());
     }
