@@ -1,9 +1,10 @@
 //! Answers, and what every request may bring: a body, an id in its path, a page of a list.
 
+use std::error::Error as _;
 use std::str::FromStr;
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use axum::http::request::Parts;
@@ -109,7 +110,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, Fault> {
         let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(asked)| Asked(asked)).map_err(|why| Fault::bad_request(why.body_text()))
+        query.map(|Query(asked)| Asked(asked)).map_err(|why| misread(&why))
+    }
+}
+
+/// Why a query is not understood. All its values are text, so it is the name of one that is wrong.
+fn misread(why: &QueryRejection) -> Fault {
+    let reason = why.source().map_or_else(|| why.body_text(), ToString::to_string);
+    if let Some((_, rest)) = reason.split_once("unknown field ") {
+        let (name, known) = rest.split_once(", expected ").unwrap_or((rest, "no parameter"));
+        let known = known.trim_start_matches("one of ");
+        return Fault::bad_request(format!("There is no parameter {name}: there is {known}."));
+    }
+    match reason.split_once("duplicate field ") {
+        Some((_, name)) => Fault::bad_request(format!("The parameter {name} is written twice.")),
+        None => Fault::bad_request("What stands behind the `?` is not `name=value&…`."),
     }
 }
 
@@ -118,19 +133,26 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageAsked {
     pub(crate) cursor: Option<String>,
-    pub(crate) limit: Option<usize>,
+    pub(crate) limit: Option<String>,
 }
 
 /// Rows of a page unless said otherwise.
 const ROWS: usize = 100;
 
+/// How many rows are told where `limit` was asked for.
+pub(crate) fn rows(limit: Option<&str>, (usual, most): (usize, usize)) -> Result<usize, Fault> {
+    let Some(text) = limit else { return Ok(usual) };
+    let rows = text.parse().ok().filter(|rows| (1..=most).contains(rows));
+    rows.ok_or_else(|| {
+        Fault::bad_request(format!(
+            "`limit` is a whole number from 1 to {most}: leave it out for {usual}."
+        ))
+    })
+}
+
 impl PageAsked {
     pub(crate) fn rows(&self) -> Result<usize, Fault> {
-        let rows = self.limit.unwrap_or(ROWS);
-        if (1..=PageOf::MOST).contains(&rows) {
-            return Ok(rows);
-        }
-        Err(Fault::bad_request(format!("`limit` is 1 to {}.", PageOf::MOST)))
+        rows(self.limit.as_deref(), (ROWS, PageOf::MOST))
     }
 
     pub(crate) fn page(&self) -> Result<PageOf, Fault> {

@@ -21,7 +21,7 @@ use crate::fault::Fault;
 pub(super) struct KeysAsked {
     tenant: Option<String>,
     cursor: Option<String>,
-    limit: Option<usize>,
+    limit: Option<String>,
 }
 
 /// Where a cursor into the file's keys begins; others are the storage's.

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_storage::{Day, Grouping, UsagePage, UsageQuery, UsageRow};
 
-use crate::answer::{Answer, Asked, json, text_of};
+use crate::answer::{Answer, Asked, json, rows, text_of};
 use crate::control::Control;
 use crate::fault::Fault;
 
@@ -31,7 +31,7 @@ pub(super) struct UsageAsked {
     to: Option<String>,
     group_by: Option<String>,
     cursor: Option<String>,
-    limit: Option<usize>,
+    limit: Option<String>,
 }
 
 /// Usage, as an answer tells it.
@@ -99,10 +99,7 @@ pub(super) async fn read(
         return Err(Fault::bad_request(format!("`from` {from} is after `to` {to}.")));
     }
     let group_by = grouping(asked.group_by.as_deref().unwrap_or_default())?;
-    let at_most = asked.limit.unwrap_or(UsageQuery::ROWS);
-    if !(1..=UsageQuery::ROWS).contains(&at_most) {
-        return Err(Fault::bad_request(format!("`limit` is 1 to {}.", UsageQuery::ROWS)));
-    }
+    let at_most = rows(asked.limit.as_deref(), (UsageQuery::ROWS, UsageQuery::ROWS))?;
     let after = asked.cursor.as_deref().map(str::parse).transpose()?;
     // What is no name was used by nobody.
     let tenant = asked.tenant.map(|id| id.parse()).transpose();

@@ -247,3 +247,49 @@ fn a_refused_change_is_not_told_what_deserves_a_look_in_the_file() {
     let told = node.post("/v1/tenants", &child).expect(409);
     assert_eq!(told["faults"].as_array().unwrap().len(), 1, "{told}");
 }
+
+/// Broken before: the help was for somebody who writes a file.
+#[test]
+fn what_is_wrong_with_a_body_is_told_to_whoever_writes_a_body() {
+    let node = Node::start();
+    let help = |path: &str, body: &str| {
+        let ask = Ask::new("POST", path).header("content-type", "application/json").body(body);
+        node.send(&ask).expect(422)["faults"][0]["help"].as_str().unwrap().to_owned()
+    };
+    for (path, needed) in [
+        ("/v1/keys", "with `tenant`;"),
+        ("/v1/tenants", "with `id`;"),
+        ("/v1/plans", "with `name`;"),
+        ("/v1/keys/key_0/rotate", "with `grace_seconds`;"),
+    ] {
+        for nothing in ["", "null"] {
+            let help = help(path, nothing);
+            assert!(help.contains(needed), "{path} {nothing}: {help}");
+        }
+    }
+    let unsaid = help("/v1/keys", r#"{ "tenant": "acme", "plan": null }"#);
+    assert_eq!(unsaid, "write a value, or leave the field out");
+    assert_eq!(help("/v1/tenants", r#"{ "id": "t", "parent": "nope" }"#), "create `nope` first");
+    assert_eq!(help("/v1/tenants", r#"{ "id": "t", "plan": "nope" }"#), "create `nope` first");
+}
+
+/// Broken before: the words were a library's, and did not say what would be right.
+#[test]
+fn a_query_that_is_not_understood_is_told_which_parameter_is_wrong() {
+    let node = Node::start();
+    let detail = |path: &str| {
+        let told = node.get(path).expect(400);
+        told["detail"].as_str().unwrap().to_owned()
+    };
+    for path in ["/v1/keys", "/v1/tenants", "/v1/plans", "/v1/audit", "/v1/usage"] {
+        for limit in ["abc", "", "-1", "1.5", "0"] {
+            let told = detail(&format!("{path}?limit={limit}"));
+            assert!(told.starts_with("`limit` is a whole number from 1 to "), "{path}: {told}");
+        }
+    }
+    assert_eq!(
+        detail("/v1/audit?lmit=5"),
+        "There is no parameter `lmit`: there is `cursor` or `limit`."
+    );
+    assert_eq!(detail("/v1/audit?limit=5&limit=6"), "The parameter `limit` is written twice.");
+}
