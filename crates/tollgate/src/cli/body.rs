@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 
+use super::shown;
 use super::span::Span;
 use crate::exit::Failure;
 
@@ -75,13 +76,39 @@ impl QuotaFlags {
         self.quota.is_none()
     }
 
-    /// Writes it over whatever quotas a body has.
-    pub(crate) fn write(&self, body: &mut Value) {
-        let Some(Per { amount, window }) = &self.quota else { return };
-        let mut quota = json!({ "limit": amount });
-        put(&mut quota, &["window"], window.as_ref().map(|window| json!(window)));
-        put(&mut quota, &["time_zone"], self.time_zone.as_ref().map(|zone| json!(zone)));
-        put(body, &["quota"], Some(quota));
+    /// Writes it over the quota that a body has, or the only one of several with its window: what is not said of it stays, for
+    /// another zone, scope or unit is another balance, of which nothing is used.
+    pub(crate) fn write(&self, body: &mut Value) -> Result<(), Failure> {
+        let Some(Per { amount, window }) = &self.quota else { return Ok(()) };
+        let quota = match body.get_mut("quota") {
+            Some(one @ Value::Object(_)) => one,
+            Some(Value::Array(all)) if !all.is_empty() => meant(all, window.as_deref())?,
+            _ => {
+                put(body, &["quota"], Some(json!({})));
+                &mut body["quota"]
+            }
+        };
+        put(quota, &["limit"], Some(json!(amount)));
+        put(quota, &["window"], window.as_ref().map(|window| json!(window)));
+        put(quota, &["time_zone"], self.time_zone.as_ref().map(|zone| json!(zone)));
+        Ok(())
+    }
+}
+
+/// Which of its quotas a flag means.
+fn meant<'q>(all: &'q mut [Value], window: Option<&str>) -> Result<&'q mut Value, Failure> {
+    if let [one] = all {
+        return Ok(one);
+    }
+    let told: Vec<String> = all.iter().map(shown::quota).collect();
+    let mut fit = all.iter_mut().filter(|one| window.is_some_and(|word| one["window"] == word));
+    match (fit.next(), fit.next()) {
+        (Some(one), None) => Ok(one),
+        _ => Err(Failure::Usage(format!(
+            "it has several quotas ({}), and --quota means none of them alone: write all of it into a file and say \
+             `replace --file FILE`",
+            told.join(", ")
+        ))),
     }
 }
 
@@ -149,6 +176,49 @@ mod tests {
                 "sustained": { "rate": 7, "window": "minute" }, "cost": 1, "burst": { "capacity": 9 },
             }})
         );
+    }
+
+    /// It was written as a new one: in another time zone, so that what was used of it was no longer, and without the others.
+    #[test]
+    fn a_quota_keeps_what_flags_do_not_say_and_so_do_all_others() {
+        let month = json!({ "limit": 9, "window": "month", "time_zone": "Europe/Vienna", "unit": "tokens" });
+        let users = json!({ "limit": 2, "window": "day", "scope": "user" });
+        let tenants = json!({ "limit": 8, "window": "day", "scope": "tenant" });
+        let with = |quota: &Value, said: &Value| {
+            let mut quota = quota.clone();
+            said.as_object()
+                .unwrap()
+                .iter()
+                .for_each(|(name, value)| put(&mut quota, &[name], Some(value.clone())));
+            quota
+        };
+        let written = |quota: Value, said: &str, zone: Option<&str>| {
+            let flags = QuotaFlags { quota: said.parse().ok(), time_zone: zone.map(str::to_owned) };
+            let mut body = json!({ "name": "big", "quota": quota });
+            flags.write(&mut body).map(|()| body["quota"].clone()).map_err(|why| why.to_string())
+        };
+        let five = with(&month, &json!({ "limit": 5 }));
+        assert_eq!(written(month.clone(), "5/month", None), Ok(five.clone()));
+        assert_eq!(written(month.clone(), "5", None), Ok(five.clone()));
+        assert_eq!(written(json!([month]), "5/month", None), Ok(json!([five])));
+        let yearly = json!({ "limit": 5, "window": "year", "time_zone": "UTC" });
+        assert_eq!(written(month.clone(), "5/year", Some("UTC")), Ok(with(&month, &yearly)));
+        assert_eq!(written(json!([month, users]), "5/month", None), Ok(json!([five, users])));
+
+        for (quotas, said) in [
+            (json!([month, users]), "5"),
+            (json!([month, users]), "5/year"),
+            (json!([month, users, tenants]), "5/day"),
+        ] {
+            let why = written(quotas.clone(), said, None).unwrap_err();
+            assert!(why.contains("9/month, 2/day") && why.contains("--file"), "{why}");
+        }
+        for none in [Value::Null, json!([])] {
+            assert_eq!(
+                written(none, "5/month", None),
+                Ok(json!({ "limit": 5, "window": "month" }))
+            );
+        }
     }
 
     #[test]

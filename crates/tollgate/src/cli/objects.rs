@@ -155,7 +155,7 @@ enum What<F: Flags> {
 pub(crate) trait Flags: clap::Args + Debug {
     fn is_empty(&self) -> bool;
     /// Writes it over what a body says.
-    fn write(&self, body: &mut Value);
+    fn write(&self, body: &mut Value) -> Result<(), Failure>;
 }
 
 /// A tenant.
@@ -186,12 +186,12 @@ impl Flags for TenantFlags {
             && quota.is_empty()
     }
 
-    fn write(&self, body: &mut Value) {
+    fn write(&self, body: &mut Value) -> Result<(), Failure> {
         put(body, &["parent"], self.parent.as_ref().map(|parent| json!(parent)));
         put(body, &["plan"], self.plan.as_ref().map(|plan| json!(plan)));
         self.limit.write(body);
         put(body, &["rate_limit", "sharing"], self.sharing.as_ref().map(|word| json!(word)));
-        self.quota.write(body);
+        self.quota.write(body)
     }
 }
 
@@ -209,9 +209,9 @@ impl Flags for PlanFlags {
         self.limit.is_empty() && self.quota.is_empty()
     }
 
-    fn write(&self, body: &mut Value) {
+    fn write(&self, body: &mut Value) -> Result<(), Failure> {
         self.limit.write(body);
-        self.quota.write(body);
+        self.quota.write(body)
     }
 }
 
@@ -256,7 +256,7 @@ fn body<F: Flags>(
         Some(file) => ask.file(&file),
         None => {
             let mut body = json!({ kind.id: id });
-            flags.write(&mut body);
+            flags.write(&mut body)?;
             Ok(ask.json(&body))
         }
     }
@@ -278,7 +278,7 @@ fn change<F: Flags>(at: &At, kind: &Kind, (id, flags): (&str, &F)) -> Result<(),
             members.shift_remove(told);
         }
     }
-    flags.write(&mut body);
+    flags.write(&mut body)?;
     let ask = Ask::new(Method::PUT, kind.path).segment(id);
     let ask = ask.if_match(now.etag().unwrap_or("*"));
     changed(at, &client.ask(ask.json(&body))?)

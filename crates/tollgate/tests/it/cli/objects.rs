@@ -95,6 +95,35 @@ fn a_body_may_come_from_a_file() {
     assert!(other.failed(1).contains("small"), "{other:?}");
 }
 
+/// Another time zone or unit is another balance: whoever had used the old one up began anew.
+#[test]
+fn a_change_of_a_quota_keeps_its_zone_scope_and_unit_and_every_other_quota() {
+    let node = Node::start();
+    let quotas = json!([
+        { "limit": 90, "window": "month", "time_zone": "Europe/Vienna", "scope": "tenant", "unit": "tokens" },
+        { "limit": 10, "window": "day", "time_zone": "Asia/Tokyo", "scope": "user", "unit": "requests" },
+    ]);
+    for (what, name) in [("plans", "name"), ("tenants", "id")] {
+        let body = json!({ name: "big", "quota": quotas }).to_string();
+        node.command(&[what, "create", "--file", "-"]).input(&body).told().good();
+        node.run(&[what, "change", "big", "--quota", "80/month"]).good();
+        let shown = node.run(&[what, "show", "big", "--json"]).json();
+        let mut changed = quotas.clone();
+        changed[0]["limit"] = json!(80);
+        assert_eq!(shown["quota"], changed);
+        let none = node.run(&[what, "change", "big", "--quota", "5/week"]);
+        assert!(none.failed(2).contains("80/month, 10/day"), "{none:?}");
+        assert_eq!(node.run(&[what, "show", "big", "--json"]).json()["quota"], changed);
+
+        let one = json!({ name: "big", "quota": quotas[0] }).to_string();
+        node.command(&[what, "replace", "big", "--file", "-"]).input(&one).told().good();
+        node.run(&[what, "change", "big", "--quota", "70/month"]).good();
+        let shown = node.run(&[what, "show", "big", "--json"]).json();
+        changed[0]["limit"] = json!(70);
+        assert_eq!(shown["quota"], changed[0]);
+    }
+}
+
 #[test]
 fn what_the_file_declares_is_read_only_and_budgets_are_told_with_their_figures() {
     let node = Node::start();
