@@ -1,8 +1,5 @@
 //! The data plane as the control plane sees it: another configuration, while requests are under way.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -19,6 +16,7 @@ use super::access_log::AccessLog;
 use super::keys::AllKeys;
 use super::opened::Opened;
 use super::refused::Refusals;
+use super::rewrite::write_anew;
 use super::source::Source;
 use crate::output::tell;
 
@@ -231,28 +229,6 @@ fn needs_restart(old: &shapes::File, new: &shapes::File) -> Vec<String> {
         ("rate_limit_sync", old.rate_limit_sync != new.rate_limit_sync),
     ];
     checks.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect()
-}
-
-/// Puts another text in a file's place: whoever reads it sees the old one or the new one, also after a crash. A link stays a link.
-fn write_anew(file: &Path, text: &str) -> io::Result<()> {
-    let file = fs::canonicalize(file)?;
-    let folder = file.parent().ok_or(io::ErrorKind::NotFound)?;
-    let mut fresh = file.clone().into_os_string();
-    fresh.push(".new");
-    let fresh = Path::new(&fresh);
-    let written = (|| {
-        let mut new = File::create(fresh)?;
-        new.set_permissions(fs::metadata(&file)?.permissions())?;
-        new.write_all(text.as_bytes())?;
-        new.sync_all()?;
-        fs::rename(fresh, &file)?;
-        File::open(folder)?.sync_all()
-    })();
-    if written.is_err() {
-        // Nothing was put in the file's place; what was begun beside it helps nobody.
-        let _ = fs::remove_file(fresh);
-    }
-    written
 }
 
 #[cfg(test)]

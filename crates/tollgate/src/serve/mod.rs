@@ -10,6 +10,7 @@ mod metrics;
 mod opened;
 mod predecessors;
 mod refused;
+mod rewrite;
 mod running;
 mod sharing_metrics;
 mod signals;
