@@ -21,3 +21,11 @@ pub(crate) fn settings(redis: &shapes::Redis) -> Result<Settings, Failure> {
     let timeout = Duration::from_millis(redis.timeout_ms);
     Ok(settings.mode(mode).master(redis.master.as_str()).timeout(timeout))
 }
+
+/// A URL without user and password.
+pub(crate) fn shown(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, server))) => format!("{scheme}://{server}"),
+        _ => url.to_owned(),
+    }
+}

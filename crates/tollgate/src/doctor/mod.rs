@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
     let facts = runtime.block_on(facts::ask(&settings, redis.prefix.as_str()));
     let findings = findings::judge(&facts, &redis, purpose);
     let good = findings.iter().all(|finding| finding.level != Level::Wrong);
-    let (server, mode) = (shown(redis.url.as_str()), name(redis.mode));
+    let (server, mode) = (reach::shown(redis.url.as_str()), name(redis.mode));
     let report = Report { server, mode, good, findings };
     if args.json {
         print_json(&report)?;
@@ -80,14 +80,6 @@ fn name(mode: RedisMode) -> &'static str {
         RedisMode::Single => "single",
         RedisMode::Cluster => "cluster",
         RedisMode::Sentinel => "sentinel",
-    }
-}
-
-/// A URL without user and password.
-fn shown(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, server))) => format!("{scheme}://{server}"),
-        _ => url.to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@ mod echo;
 mod keys;
 mod metrics;
 mod opened;
+mod outages;
 mod predecessors;
 mod refused;
 mod rewrite;

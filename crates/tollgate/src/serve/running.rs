@@ -19,6 +19,7 @@ use super::control::Served;
 use super::counting::Counting;
 use super::failed;
 use super::metrics::Scraped;
+use super::outages;
 use super::signals::{Signal, Signals};
 use super::source::Source;
 use super::storage::keep_tidy;
@@ -125,6 +126,8 @@ impl Running {
         let again = Arc::new(Notify::new());
         let tidying = tokio::spawn(keep_tidy(store.clone(), served.clone()));
         let settling = tokio::spawn(counting.clone().keep_tidy());
+        let settings = served.shared().plane().in_force().policy().settings().clone();
+        let telling = tokio::spawn(outages::tell(counting.clone(), settings));
         health.set_ready(true);
         loop {
             tokio::select! {
@@ -150,6 +153,7 @@ impl Running {
         health.set_ready(false);
         tidying.abort();
         settling.abort();
+        telling.abort();
         data.stop().stop();
         let drained = async {
             tokio::task::spawn_blocking(move || data.wait()).await.map_err(failed)??;

@@ -229,3 +229,45 @@ fn a_gateway_starts_without_redis_and_uses_it_when_it_comes() {
     assert_eq!(get(&node.url("/"), KEY).header("x-ratelimit-remaining"), "39");
     node.stop();
 }
+
+/// What a gateway has said of limits in Redis: how often that it cannot count there, and that it can again.
+fn told_of_redis(said: &str) -> [usize; 2] {
+    ["cannot be counted in Redis", "are counted in Redis again"]
+        .map(|line| said.matches(line).count())
+}
+
+/// Its log was empty, whatever became of requests meanwhile.
+#[test]
+fn an_outage_is_told_once_and_so_is_its_end() {
+    let (mut redis, upstream) = (Server::start(Brand::Redis), Upstream::new("", "ok"));
+    let text = with(&upstream, &redis, "fail_open", &one_limit("strict", 50));
+    // A busy machine is no second outage.
+    let mut node = nodes(1, &text.replace("timeout_ms: 1000", "timeout_ms: 10000")).remove(0);
+    redis.kill();
+    let mut said = node.said_until("cannot be counted in Redis");
+    for right in ["ERROR", "requests pass uncounted (`fallback_on_error: fail_open`)"] {
+        assert!(said.contains(right), "{said}");
+    }
+    assert_eq!(told_of_redis(&said), [1, 0], "{said}");
+    assert!(redis.try_start());
+    said += &node.said_until("are counted in Redis again");
+    said += &node.said();
+    assert_eq!(told_of_redis(&said), [1, 1], "{said}");
+}
+
+#[test]
+fn a_redis_that_never_came_up_is_told_of_without_its_password() {
+    let upstream = Upstream::new("", "ok");
+    // Whoever connects hears nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = silent.local_addr().unwrap().to_string();
+    let redis = format!("url: \"redis://gate:open-sesame@{place}/3\"");
+    let mut node = Tollgate::with(&file_with(&upstream, &redis, &one_limit("strict", 50)));
+    let said = node.said_until("cannot be counted in Redis");
+    for right in [&*place, "each node counts alone", "tollgate doctor"] {
+        assert!(said.contains(right), "{said}");
+    }
+    let said = said + &node.said();
+    assert_eq!(told_of_redis(&said), [1, 0], "{said}");
+    assert!(!said.contains("sesame"), "{said}");
+}
