@@ -174,6 +174,13 @@ impl<T> KeySnapshot<T> {
         swept
     }
 
+    /// Shows every key that there is, also such as have ended since the last sweep.
+    pub fn for_each(&self, mut see: impl FnMut(&KeyEntry<T>)) {
+        for shard in &self.shards {
+            shard.load().0.iter().for_each(|slot| see(&slot.entry));
+        }
+    }
+
     /// How many keys there are. It looks at every shard.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.load().0.len()).sum()

@@ -13,6 +13,7 @@ use tollgate_policy::compile::{Made, Policy};
 use tollgate_policy::shapes;
 
 use super::access_log::AccessLog;
+use super::declared;
 use super::keys::AllKeys;
 use super::opened::Opened;
 use super::refused::Refusals;
@@ -116,8 +117,16 @@ impl Served {
         }
     }
 
-    fn compile(&self, text: &[u8], made: Made) -> Result<Policy, NotReady> {
-        let policy = Policy::compile(self.0.source.load(text)?, made)?;
+    /// What the API has made may be declared by what is in force since the start, and by nothing new.
+    fn compile(&self, text: &[u8], (made, is_same): (Made, bool)) -> Result<Policy, NotReady> {
+        let loaded = self.0.source.load(text)?;
+        let stored = (self.0.shared.keys().snapshot(), self.now());
+        let twice = (!is_same).then(|| declared::faults(&loaded, stored)).flatten();
+        let policy = match (Policy::compile(loaded, made), twice) {
+            (Ok(policy), None) => policy,
+            (Ok(_), Some(keys)) => return Err(keys.into()),
+            (Err(others), keys) => return Err(declared::with(keys.as_deref(), others)),
+        };
         let before = self.0.shared.plane();
         let fields = needs_restart(before.in_force().policy().settings(), policy.settings());
         if fields.is_empty() { Ok(policy) } else { Err(NotReady::NeedsRestart(fields)) }
@@ -156,12 +165,12 @@ impl DataPlane for Served {
                 tell(&faults.diagnostics);
             }
         };
-        let policy = self.compile(&bytes, made).inspect_err(say)?;
+        // What the API makes changes nothing that is declared, or has to be opened.
+        let is_same = matches!(text, ConfigText::InForce);
+        let policy = self.compile(&bytes, (made, is_same)).inspect_err(say)?;
         if is_file {
             tell(policy.warnings());
         }
-        // What the API makes changes nothing that has to be opened.
-        let is_same = matches!(text, ConfigText::InForce);
         let opened = (!is_same).then(|| self.open(&policy, &bytes));
         let opened = opened.transpose().inspect_err(say)?;
         let before = self.0.shared.plane();

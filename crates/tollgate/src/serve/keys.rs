@@ -16,7 +16,7 @@ use tollgate_storage::{KeyLoader, KeySnapshot, Store, StoreError, StoredKey};
 use super::predecessors::{Bound, Predecessors, has_predecessors, is_newest};
 
 /// What hangs on a stored key: its own limit, if it has one.
-type Own = Option<Box<OwnLimit>>;
+pub(crate) type Own = Option<Box<OwnLimit>>;
 
 /// All keys: the stored ones, which come by [`Watched::begin`], and those of the plane that is asked with.
 #[derive(Debug, Default)]
@@ -29,6 +29,11 @@ impl AllKeys {
     /// How many are stored.
     pub(crate) fn stored(&self) -> usize {
         self.stored.len()
+    }
+
+    /// Those that are stored, and not what the file declares.
+    pub(crate) fn snapshot(&self) -> &KeySnapshot<Own> {
+        &self.stored
     }
 
     /// Forgets stored keys that have ended.

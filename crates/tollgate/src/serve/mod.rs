@@ -4,6 +4,7 @@ mod access_log;
 mod books;
 mod control;
 mod counting;
+mod declared;
 mod echo;
 mod keys;
 mod metrics;
@@ -111,6 +112,7 @@ fn start(source: Source, runtime: &Runtime) -> Result<Running, Failure> {
     let shared = Shared::new((gate, metrics), keys, plane);
     let now = storage::now(shared.gate());
     runtime.block_on(watched.begin(&shared, (&store, now))).map_err(failed)?;
+    declared::warn(shared.plane().in_force().policy(), (shared.keys().snapshot(), now));
 
     let admin_listener = bind_admin(&server)?;
     let told = AdminUrl::new(admin_listener.local_addr()?, server.admin_tls.as_ref());

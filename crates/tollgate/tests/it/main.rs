@@ -8,6 +8,7 @@ mod certificates;
 mod cli;
 mod commands;
 mod control;
+mod declared_keys;
 mod deploy;
 mod doctor;
 #[allow(dead_code, reason = "it has what the counters' tests need as well")]
