@@ -39,9 +39,24 @@ local function attempt(list)
     if row.revoked_at or row.ended then return end
     local tenant = 'tenant:' .. row.tenant
     in_force[tenant] = (in_force[tenant] or 0) + by
-    if row.plan then
-      local plan = 'plan:' .. row.plan
+    local plan = plan_of(row)
+    if plan then
+      plan = 'plan:' .. plan
       in_force[plan] = (in_force[plan] or 0) + by
+    end
+  end
+  local function follow(row, newest)
+    count(row, -1)
+    row.goes_by = newest.plan or ''
+    count(row, 1)
+  end
+  -- All that were replaced before it in its line go by its plan from here on.
+  local function lead(newest)
+    local row = row_of(newest.origin)
+    while row and row.id ~= newest.id do
+      follow(row, newest)
+      dirty_rows[#dirty_rows + 1] = row.id
+      row = row.replaced_by and row_of(row.replaced_by)
     end
   end
   local function issue(row)
@@ -82,18 +97,23 @@ local function attempt(list)
     local row = row_of(op.id)
     if not row then return { 'not_found', 'key ' .. op.id } end
     count(row, -1)
+    local plan = row.plan
     for _, field in ipairs({ 'plan', 'name', 'rate_limit', 'expires_at' }) do row[field] = op.terms[field] end
     row.ended = nil
     count(row, 1)
     touch(row)
+    if row.plan ~= plan and not row.replaced_by then lead(row) end
   end
   function ops.rotate(op)
     local row = row_of(op.id)
     if not row then return { 'not_found', 'key ' .. op.id } end
     if row.revoked_at or row.replaced_by then return { 'not_current', op.id, row.replaced_by or '' } end
     row.replaced_by, row.grace_until = op.row.id, op.grace_until
+    follow(row, op.row)
     touch(row)
-    return issue(op.row)
+    local fault = issue(op.row)
+    if not fault and op.row.plan ~= row.plan then lead(op.row) end
+    return fault
   end
   function ops.revoke(op)
     local row = row_of(op.id)

@@ -11,3 +11,9 @@ local function made_by(place)
   local entry = call('XRANGE', base .. 'changes', id, id)[1]
   return entry and entry[2][4] or ''
 end
+-- The plan that a key goes by. One that was replaced goes by that of the last of its line, which is noted with it, empty for none;
+-- where nothing is noted it has the same.
+local function plan_of(row)
+  if not (row.replaced_by and row.goes_by) then return row.plan end
+  if row.goes_by ~= '' then return row.goes_by end
+end

@@ -37,7 +37,8 @@ end
 local ended, now = 0, ARGV[5]
 for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'ends', '-inf', now, 'LIMIT', 0, slice)) do
   local row = cjson.decode(call('HGET', base .. 'keys', id))
-  for _, name in ipairs({ 'tenant:' .. row.tenant, row.plan and 'plan:' .. row.plan or nil }) do
+  local plan = plan_of(row)
+  for _, name in ipairs({ 'tenant:' .. row.tenant, plan and 'plan:' .. plan or nil }) do
     if call('HINCRBY', base .. 'in_force', name, -1) <= 0 then call('HDEL', base .. 'in_force', name) end
   end
   row.ended = '1'

@@ -204,7 +204,7 @@ impl Store {
         self.read(|reply| Read::Object(kind, id, reply)).await
     }
 
-    /// How many keys that had not ended at `now` name this tenant or plan, whoever declared it. In Redis one that has expired counts
+    /// How many keys that had not ended at `now` are this tenant's or go by this plan, whoever declared it. In Redis one that has expired counts
     /// until the next [`tidy`](Store::tidy).
     ///
     /// # Errors

@@ -153,9 +153,10 @@ async fn updated(
             old.id
         )));
     }
-    // What a key names that had ended may be gone, and is needed again if it works again.
+    // What a key that had ended goes by may be gone, and is needed again if it works again. One that was replaced goes by its line's plan.
+    let line = control.store.newest_of_line(&new).await?;
     let (tenant, plan) = match new.ends_at() > now {
-        true => (Some(&new.tenant), new.terms.plan.as_ref()),
+        true => (Some(&new.tenant), line.as_ref().unwrap_or(&new).terms.plan.as_ref()),
         false => (None, said.plan.as_ref()),
     };
     check_names(control.in_force().policy(), tenant, plan)?;

@@ -108,18 +108,28 @@ pub(super) fn revision(db: &Connection) -> Result<Revision, StoreError> {
     Ok(Revision(count_from_sql(last)))
 }
 
-/// How many keys that have not ended name this tenant or plan.
+/// How many keys that have not ended are this tenant's, or go by this plan.
 pub(super) fn keys_in_force(
     db: &Connection,
     kind: ObjectKind,
     (id, now): (&str, Time),
 ) -> Result<u64, StoreError> {
-    let column = match kind {
-        ObjectKind::Tenant => "tenant",
-        ObjectKind::Plan => "plan",
+    let sql = match kind {
+        ObjectKind::Tenant => {
+            format!("SELECT count(*) FROM keys WHERE tenant = ?2 AND {IN_FORCE}")
+        }
+        // A key that was replaced, and is in its grace, goes by the plan of the last of its line, also where that one has ended.
+        ObjectKind::Plan => format!(
+            "WITH RECURSIVE line (plan, replaced_by) AS (
+                 SELECT plan, replaced_by FROM keys WHERE grace_until > ?1 AND {IN_FORCE}
+                 UNION ALL
+                 SELECT keys.plan, keys.replaced_by FROM line JOIN keys ON keys.id = line.replaced_by
+             )
+             SELECT (SELECT count(*) FROM keys WHERE plan = ?2 AND grace_until IS NULL AND {IN_FORCE})
+                  + (SELECT count(*) FROM line WHERE plan = ?2 AND replaced_by IS NULL)"
+        ),
         ObjectKind::Config => return Ok(0),
     };
-    let sql = format!("SELECT count(*) FROM keys WHERE {column} = ?2 AND {IN_FORCE}");
     let mut select = db.prepare_cached(&sql)?;
     let keys: i64 = select.query_row(params![to_sql(now), id], |row| row.get(0))?;
     Ok(count_from_sql(keys))

@@ -108,6 +108,8 @@ UPDATE usage_holders SET last_day = coalesce((SELECT max(day) FROM usage), 0);
 CREATE INDEX usage_labels_by_day ON usage_labels (last_day);
 CREATE INDEX usage_holders_by_day ON usage_holders (last_day);
 ",
+    // Keys in their grace are few, and looked for whenever a plan is to be deleted.
+    "CREATE INDEX keys_by_grace ON keys (grace_until) WHERE grace_until IS NOT NULL;",
 ];
 
 /// The newest version.

@@ -7,7 +7,7 @@ use tollgate_core::Time;
 use tollgate_policy::shapes::Plan;
 use tollgate_storage::{
     AuditEntry, Change, Day, Expect, IdempotentAnswer, KeyTerms, ObjectKind, PageOf, Store,
-    StoreError, Tidy, Unavailable,
+    StoreError, StoredKey, Tidy, Unavailable,
 };
 
 use crate::homes::{Kind, on_every_store, store};
@@ -120,6 +120,98 @@ fn a_key_that_has_ended_holds_nothing_in_its_place(kind: Kind) {
         store.commit(vec![Change::RevokeKey { id: expires.id, at: later }]).await.unwrap();
         tidy(later).await;
         assert_eq!(in_force(later).await, (0, 0));
+    });
+}
+
+/// By its own plan it went no more, and the one it goes by could vanish under it: with that its limit was gone.
+fn a_key_in_its_grace_holds_the_plan_of_the_last_of_its_line_and_not_its_own(kind: Kind) {
+    let (_home, store) = store(kind);
+    runtime().block_on(async {
+        let later = NOW + Duration::from_secs(60);
+        let plan = |name: &str| Some(name.parse().unwrap());
+        let in_force = async |now| {
+            let mut counted = Vec::new();
+            for name in ["large", "small", "tiny"] {
+                counted.push(store.keys_in_force(ObjectKind::Plan, name, now).await.unwrap());
+            }
+            counted
+        };
+        let (_, mut first) = key("acme", 1);
+        first.terms.plan = plan("large");
+        let second = first.mint_successor(NOW).unwrap().1;
+        let mut third = second.mint_successor(NOW).unwrap().1;
+        let rotate = |old: &StoredKey, new: &StoredKey, grace_until| {
+            let (id, successor) = (old.id.clone(), Box::new(new.clone()));
+            Change::RotateKey { id, successor, grace_until }
+        };
+        let change = async |key: &StoredKey, terms: KeyTerms| {
+            let (id, terms) = (key.id.clone(), Box::new(terms));
+            store.commit(vec![Change::UpdateKey { id, terms }]).await.unwrap();
+        };
+        let with_plan = |name: &str| KeyTerms { plan: plan(name), ..KeyTerms::default() };
+        store.commit(issue(&first)).await.unwrap();
+        store.commit(vec![rotate(&first, &second, later)]).await.unwrap();
+        assert_eq!(in_force(NOW).await, [2, 0, 0]);
+        change(&second, with_plan("small")).await;
+        assert_eq!(in_force(NOW).await, [0, 2, 0]);
+        third.terms.plan = plan("small");
+        let even_later = later + Duration::from_secs(60);
+        store.commit(vec![rotate(&second, &third, even_later)]).await.unwrap();
+        assert_eq!(in_force(NOW).await, [0, 3, 0]);
+
+        // A name says nothing of plans, and what is revoked goes on saying what the others go by.
+        change(&first, KeyTerms { name: "old".parse().ok(), ..with_plan("large") }).await;
+        store.commit(vec![Change::RevokeKey { id: third.id.clone(), at: NOW }]).await.unwrap();
+        assert_eq!(in_force(NOW).await, [0, 2, 0]);
+        change(&third, with_plan("tiny")).await;
+        assert_eq!(in_force(NOW).await, [0, 0, 2]);
+        let remove = |name: &str, at| {
+            let (kind, id, expect) = (ObjectKind::Plan, name.to_owned(), Expect::Anything);
+            store.commit(vec![Change::Remove { kind, id, expect, at }])
+        };
+        for name in ["large", "small"] {
+            remove(name, NOW).await.unwrap();
+        }
+        let what = "plan tiny".to_owned();
+        assert_eq!(remove("tiny", NOW).await, Err(StoreError::InUse { what, keys: 2 }));
+
+        let tidy = async |now| {
+            let tidy = Tidy { now, usage_from: Day::of(NOW), audit_from: NOW };
+            while store.tidy(tidy).await.unwrap() {}
+        };
+        tidy(later).await;
+        assert_eq!(in_force(later).await, [0, 0, 1]);
+        store.commit(vec![Change::RevokeKey { id: second.id, at: later }]).await.unwrap();
+        tidy(even_later).await;
+        assert_eq!(in_force(even_later).await, [0, 0, 0]);
+        remove("tiny", later).await.unwrap();
+    });
+}
+
+/// Where the key that ended it goes by another plan meanwhile, it is that one which it holds again.
+fn a_key_that_is_given_more_time_in_its_grace_holds_its_lines_plan(kind: Kind) {
+    let (_home, store) = store(kind);
+    runtime().block_on(async {
+        let (soon, later) = (NOW + Duration::from_secs(30), NOW + Duration::from_secs(60));
+        let (_, mut old) = key("acme", 1);
+        old.terms.plan = Some("large".parse().unwrap());
+        let new = old.mint_successor(NOW).unwrap().1;
+        old.terms.expires_at = Some(soon);
+        let (id, successor) = (old.id.clone(), Box::new(new.clone()));
+        store.commit(issue(&old)).await.unwrap();
+        store.commit(vec![Change::RotateKey { id, successor, grace_until: later }]).await.unwrap();
+        let tidy = Tidy { now: soon, usage_from: Day::of(NOW), audit_from: NOW };
+        while store.tidy(tidy).await.unwrap() {}
+        let small = KeyTerms { plan: "small".parse().ok(), ..KeyTerms::default() };
+        let longer = KeyTerms { expires_at: None, ..old.terms };
+        for (id, terms) in [(new.id.clone(), small), (old.id.clone(), longer)] {
+            let terms = Box::new(terms);
+            store.commit(vec![Change::UpdateKey { id, terms }]).await.unwrap();
+        }
+        store.commit(vec![Change::RevokeKey { id: new.id, at: soon }]).await.unwrap();
+        let in_force =
+            async |name| store.keys_in_force(ObjectKind::Plan, name, soon).await.unwrap();
+        assert_eq!((in_force("large").await, in_force("small").await), (0, 1));
     });
 }
 
@@ -241,6 +333,8 @@ on_every_store! {
     a_body_of_another_shape_is_told_as_damage_by_name,
     tenants_and_plans_with_keys_in_force_stay,
     a_key_that_has_ended_holds_nothing_in_its_place,
+    a_key_in_its_grace_holds_the_plan_of_the_last_of_its_line_and_not_its_own,
+    a_key_that_is_given_more_time_in_its_grace_holds_its_lines_plan,
     changes_are_made_all_or_none,
     the_audit_is_read_newest_first_page_by_page_and_forgotten_by_age,
     the_same_idempotency_key_does_nothing_twice_within_a_day,

@@ -79,11 +79,6 @@ impl Watched {
         let (mut homeless, mut replaced) = (0u64, Vec::new());
         let predecessors = &shared.keys().predecessors;
         let push = |key: StoredKey| {
-            let has_plan =
-                key.terms.plan.as_ref().is_none_or(|plan| policy.plan(plan.as_str()).is_some());
-            if policy.tenants().number(key.tenant.as_str()).is_none() || !has_plan {
-                homeless += 1;
-            }
             // Those go by the terms of whoever replaced them, and come last for that.
             if !is_newest(&key) {
                 replaced.push(key);
@@ -93,6 +88,7 @@ impl Watched {
                 predecessors.note(&key);
             }
             let bound = predecessors.bound(&key);
+            homeless += u64::from(!has_home(policy, &bound));
             loader.push(&bound.key, own_limit((shared.gate(), policy), &bound));
         };
         store.for_each_key(now, push).await?;
@@ -105,6 +101,7 @@ impl Watched {
             }
             predecessors.note(key);
             let bound = predecessors.bound(key);
+            homeless += u64::from(!has_home(policy, &bound));
             loader.push(&bound.key, own_limit((shared.gate(), policy), &bound));
         }
         // Of most lines no other key works any more.
@@ -122,6 +119,12 @@ impl Watched {
         // What other nodes changed while keys were read.
         store.catch_up().await
     }
+}
+
+/// Whether there are the tenant and the plan that a key goes by.
+fn has_home(policy: &Policy, Bound { key, .. }: &Bound<'_>) -> bool {
+    let has_plan = key.terms.plan.as_ref().is_none_or(|plan| policy.plan(plan.as_str()).is_some());
+    policy.tenants().number(key.tenant.as_str()).is_some() && has_plan
 }
 
 /// The limit that a key is to have for itself, bound to its counters. They are its whole line's: one that was replaced must not put its

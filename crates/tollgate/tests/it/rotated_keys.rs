@@ -215,3 +215,60 @@ fn a_key_in_its_grace_goes_by_its_successors_limit_also_after_a_restart() {
     let told = gateway.api("/v1/limits?tenant=acme&user=ci", &[]).json();
     assert_eq!(told["items"][0]["source"], format!("key:{}", text(&new, "id")));
 }
+
+/// A key in its grace that goes by another plan than its own, as its successor did, which is revoked.
+fn moved(gateway: &Tollgate, (from, to): (&str, &str)) -> Value {
+    let old = gateway.create("/v1/keys", &json!({ "tenant": "acme", "plan": from }));
+    let new =
+        gateway.create(&format!("{}/rotate", key_path(&old)), &json!({ "grace_seconds": 3600 }));
+    let body = json!({ "plan": to }).to_string();
+    assert_eq!(gateway.api(&key_path(&new), &["-X", "PATCH", "-d", &body]).status, 200);
+    assert_eq!(gateway.api(&key_path(&new), &["-X", "DELETE"]).status, 204);
+    old
+}
+
+/// It was deleted, and whoever had been moved to it had their tenant's; the one that nobody went by any more could not be deleted.
+#[test]
+fn a_plan_stays_as_long_as_a_key_in_its_grace_goes_by_it_and_no_longer() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream));
+    for (name, rate) in [("wide", 500), ("narrow", 2)] {
+        gateway.create("/v1/plans", &json!({ "name": name, "rate_limit": daily(rate) }));
+    }
+    let old = moved(&gateway, ("wide", "narrow"));
+    let delete = |plan: &str| gateway.api(&format!("/v1/plans/{plan}"), &["-X", "DELETE"]);
+    let refused = delete("narrow");
+    assert_eq!((refused.status, &refused.json()["keys"]), (409, &json!(1)), "{refused:?}");
+    assert_eq!(delete("wide").status, 204);
+    assert_eq!(shown(&gateway, &old), "2");
+    // Nobody needs the one that it had.
+    let body = json!({ "name": "old" }).to_string();
+    let named = gateway.api(&key_path(&old), &["-X", "PATCH", "-d", &body]);
+    assert_eq!(named.status, 200, "{named:?}");
+    let mut gateway = Tollgate::again(gateway.stop());
+    assert_eq!(shown(&gateway, &old), "2");
+    let said = gateway.said();
+    assert!(!said.contains("are gone"), "{said}");
+}
+
+#[test]
+fn a_file_cannot_drop_the_plan_that_a_key_in_its_grace_goes_by() {
+    let upstream = Upstream::new("", "ok");
+    let plan = |name: &str| format!("  {name}: {{ rate_limit: {} }}\n", daily(2));
+    let with = |plans: &[&str]| {
+        let all: String = plans.iter().map(|name| plan(name)).collect();
+        file(&upstream).replace("tenants:", &format!("{all}tenants:"))
+    };
+    let gateway = Tollgate::with(&with(&["wide", "narrow"]));
+    let old = moved(&gateway, ("wide", "narrow"));
+    let put = |plans: &[&str]| {
+        let text = crate::support::SERVER.to_owned() + &with(plans);
+        gateway.api("/v1/config", &["-X", "PUT", "-H", "if-match: *", "--data-binary", &text])
+    };
+    let refused = put(&["wide"]);
+    assert_eq!(refused.status, 409, "{refused:?}");
+    assert!(refused.body.contains("plan narrow"), "{refused:?}");
+    let answer = put(&["narrow"]);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(shown(&gateway, &old), "2");
+}
