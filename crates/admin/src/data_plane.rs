@@ -115,6 +115,20 @@ impl Ready {
         tenants.chain(plans.map(|name| (ObjectKind::Plan, name.to_owned()))).collect()
     }
 
+    /// Adds what deserves a look and stands in no file, with what would be right.
+    #[must_use]
+    pub fn warning(mut self, messages: impl IntoIterator<Item = String>, help: &str) -> Ready {
+        self.warnings.extend(messages.into_iter().map(|message| Notice {
+            file: None,
+            line: None,
+            column: None,
+            severity: tollgate_policy::Severity::Warning,
+            message,
+            help: Some(help.to_owned()),
+        }));
+        self
+    }
+
     /// What deserves a look.
     pub fn warnings(&self) -> &[Notice] {
         &self.warnings

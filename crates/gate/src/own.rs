@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_engine::{Clock, Limit, Rule};
 use tollgate_policy::compile::{KeyLimit, Policy};
-use tollgate_policy::shapes::{Burst, RateLimit};
+use tollgate_policy::shapes::{Burst, RateLimit, Strategy};
 
 use crate::elsewhere::Keeper;
 use crate::gate::Gate;
@@ -16,6 +16,14 @@ pub struct OwnLimit {
     pub(crate) rule: Arc<Rule>,
     /// Who keeps its counters, if not the limiter.
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
+}
+
+impl OwnLimit {
+    /// The number of the upstream that requests above it are forwarded to, if it degrades them to one that this policy has.
+    pub fn degrades_to(&self, policy: &Policy) -> Option<usize> {
+        let degrades = self.limit.placed().strategy() == Strategy::Degrade;
+        self.limit.degrade_to(policy).filter(|_| degrades)
+    }
 }
 
 /// The limit of a key as the storage has it.

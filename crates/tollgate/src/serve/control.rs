@@ -15,6 +15,7 @@ use tollgate_policy::shapes;
 use super::access_log::AccessLog;
 use super::declared;
 use super::keys::AllKeys;
+use super::lost_upstreams::LostUpstreams;
 use super::opened::Opened;
 use super::refused::Refusals;
 use super::rewrite::write_anew;
@@ -174,17 +175,23 @@ impl DataPlane for Served {
         let opened = (!is_same).then(|| self.open(&policy, &bytes));
         let opened = opened.transpose().inspect_err(say)?;
         let before = self.0.shared.plane();
+        let stored = (self.0.shared.keys().snapshot(), self.now());
+        let lost = LostUpstreams::between((before.in_force().policy(), &policy), stored);
+        if is_file {
+            lost.said().for_each(|what| tracing::warn!("{what}"));
+        }
         let plane = Plane::prepare(policy.clone(), Some(&before));
         let plane = plane.map_err(|why| NotReady::Failed(why.to_string()))?;
         // It was read as a configuration, so it is text.
         let text = (!is_same).then(|| Arc::<str>::from(String::from_utf8_lossy(&bytes)));
         let served = self.clone();
-        Ok(Ready::new(&policy, move || {
+        let ready = Ready::new(&policy, move || {
             served.enforce(plane, opened);
             if let Some(text) = text {
                 served.0.text.store(Arc::new(text));
             }
-        }))
+        });
+        Ok(ready.warning(lost.said(), "declare it again, or change the keys' `rate_limit`"))
     }
 
     fn is_config_written(&self) -> bool {

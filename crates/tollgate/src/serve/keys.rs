@@ -13,6 +13,7 @@ use tollgate_policy::Sha256;
 use tollgate_policy::compile::{LimitId, Policy};
 use tollgate_storage::{KeyLoader, KeySnapshot, Store, StoreError, StoredKey};
 
+use super::lost_upstreams::LostUpstreams;
 use super::predecessors::{Bound, Predecessors, has_predecessors, is_newest};
 
 /// What hangs on a stored key: its own limit, if it has one.
@@ -77,6 +78,7 @@ impl Watched {
         let (plane, mut loader) = (shared.plane(), KeyLoader::new());
         let policy = plane.in_force().policy();
         let (mut homeless, mut replaced) = (0u64, Vec::new());
+        let mut lost = LostUpstreams::default();
         let predecessors = &shared.keys().predecessors;
         let push = |key: StoredKey| {
             // Those go by the terms of whoever replaced them, and come last for that.
@@ -89,6 +91,7 @@ impl Watched {
             }
             let bound = predecessors.bound(&key);
             homeless += u64::from(!has_home(policy, &bound));
+            lost.look_at(&bound.key, policy);
             loader.push(&bound.key, own_limit((shared.gate(), policy), &bound));
         };
         store.for_each_key(now, push).await?;
@@ -102,6 +105,7 @@ impl Watched {
             predecessors.note(key);
             let bound = predecessors.bound(key);
             homeless += u64::from(!has_home(policy, &bound));
+            lost.look_at(&bound.key, policy);
             loader.push(&bound.key, own_limit((shared.gate(), policy), &bound));
         }
         // Of most lines no other key works any more.
@@ -114,6 +118,7 @@ impl Watched {
                  plan they have their tenant's"
             );
         }
+        lost.said().for_each(|what| tracing::warn!("{what}"));
         // Nobody else has begun to watch with this.
         drop(self.keys.set(Arc::clone(shared)));
         // What other nodes changed while keys were read.

@@ -7,6 +7,7 @@ mod counting;
 mod declared;
 mod echo;
 mod keys;
+mod lost_upstreams;
 mod metrics;
 mod opened;
 mod outages;

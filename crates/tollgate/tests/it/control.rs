@@ -141,6 +141,45 @@ fn a_keys_own_limit_is_charged_in_place_of_its_plans() {
     assert_eq!(statuses(&gateway, text(&new, "key"), 6), [200, 200, 200, 200, 200, 429]);
 }
 
+/// A plan that names one cannot lose it. A key could, and nobody was told.
+#[test]
+fn an_upstream_that_keys_degrade_to_does_not_vanish_without_a_word() {
+    let upstream = Upstream::new("", "ok");
+    let gateway = Tollgate::with(&file(&upstream));
+    let without = std::fs::read_to_string(gateway.file()).unwrap();
+    let with = without
+        .replace("upstreams: { api:", "upstreams: { cheap: { url: \"http://127.0.0.1:1\" }, api:");
+    let put = |text: &str| {
+        gateway.api("/v1/config", &["-X", "PUT", "-H", "if-match: *", "--data-binary", text])
+    };
+    let warnings = |answer: &Answer| answer.json()["warnings"].as_array().unwrap().clone();
+    assert_eq!(put(&with).status, 200);
+    let mut limit = json!({ "sustained": { "rate": 1, "window": "day" }, "strategy": "degrade" });
+    let plain = gateway.create("/v1/keys", &json!({ "tenant": "acme", "rate_limit": limit }));
+    limit["degrade"] = json!({ "upstream": "cheap" });
+    let key = gateway.create("/v1/keys", &json!({ "tenant": "acme", "rate_limit": limit }));
+    let id = text(&key, "id");
+    assert!(warnings(&put(&with)).is_empty());
+
+    let told = warnings(&put(&without));
+    assert_eq!(told.len(), 1, "{told:?}");
+    let said = |message: &str| {
+        assert!(message.contains("upstream `cheap`") && message.contains(id), "{message}");
+        assert!(!message.contains(text(&plain, "id")), "{message}");
+    };
+    said(text(&told[0], "message"));
+    let other = warnings(&put(&without.replace("rate: 3,", "rate: 4,")));
+    assert!(other.is_empty(), "it is told when it vanishes: {other:?}");
+
+    assert_eq!(put(&with).status, 200);
+    gateway.replace(&without);
+    said(&gateway.wait_for("there is no upstream"));
+    gateway.wait_for("a new configuration is in force");
+    let gateway = Tollgate::again(gateway.stop());
+    said(&gateway.wait_for("there is no upstream"));
+    assert_eq!(statuses(&gateway, text(&key, "key"), 3), [200; 3]);
+}
+
 #[test]
 fn live_counters_are_the_gateways_own_and_one_that_is_reset_lets_the_next_request_pass() {
     let upstream = Upstream::new("", "ok");
