@@ -18,7 +18,7 @@ impl News {
         });
     }
 
-    /// The same after a long silence: others' charges are made up for no further than to what Redis has left.
+    /// The same after a rest or a long silence: others' charges are made up for no further than to what Redis has left.
     ///
     /// That is as safe: Redis has charged all that it was told to a counter that is never above its capacity, so whoever has
     /// no more than it has, less what it was not told, keeps the limit. And it is all that is owed: while its own counter was

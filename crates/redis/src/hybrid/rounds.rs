@@ -154,6 +154,7 @@ impl<C: Clock> Shared<C> {
     /// How soon to ask again, if there was an answer, and unless it rests.
     async fn sync(&self, account: &Account, due: Instant) -> Option<Option<Duration>> {
         account.is_wanted.store(false, Relaxed);
+        let was_resting = account.idle.load(Relaxed) >= RESTING;
         let (opened, asked) = (self.strict.times_opened(), self.limiter.clock().now());
         let (told, rule, figures) = {
             let mut book = account.book.lock();
@@ -182,10 +183,11 @@ impl<C: Clock> Shared<C> {
             (if is_anew { news.to_a_new_counter() } else { news }, since)
         };
         self.measure(news.others(), (now - due, now - since), now);
-        // After an outage or a rest the others' charges are those of a long time.
-        match account.is_heard(opened) && now - since < A_LONG_SILENCE * self.interval {
-            true => news.apply(&self.limiter, &rule, account.identity),
-            false => news.catch_up(&self.limiter, &rule, account.identity),
+        // After an outage or a rest, however short, time may have brought others tokens for which there was no room here.
+        let is_long = now - since >= A_LONG_SILENCE * self.interval;
+        match was_resting || is_long || !account.is_heard(opened) {
+            true => news.catch_up(&self.limiter, &rule, account.identity),
+            false => news.apply(&self.limiter, &rule, account.identity),
         }
         // Under other figures it may be another counter, of which this says nothing.
         if account.has(&figures) {

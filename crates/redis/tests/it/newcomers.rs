@@ -17,7 +17,10 @@ use crate::servers::{Brand, Server, on_both, run, until};
 pub const CAPACITY: usize = 100;
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// A node that decides whole chains: a user's limit, which time does not fill while a test runs.
+/// What a user may do: time does not fill it while a test runs.
+const A_DAY: &str = "sustained: { rate: 1, window: day }, burst: { capacity: 100 }";
+
+/// A node that decides whole chains.
 pub struct Node {
     gate: Gate,
     in_force: Arc<InForce>,
@@ -30,11 +33,14 @@ impl Node {
     }
 
     pub async fn start_at(url: &str, timeout: Duration) -> Node {
+        Node::start_with(url, timeout, (A_DAY, INTERVAL)).await
+    }
+
+    async fn start_with(url: &str, timeout: Duration, (limit, interval): (&str, Duration)) -> Node {
         let text = format!(
             "
 rate_limit_sync: {{ enabled: true }}
-plans: {{ a: {{ rate_limit: {{ sustained: {{ rate: 1, window: day }}, burst: {{ capacity: {CAPACITY} }}, scope: user,
-  consistency: hybrid }} }} }}
+plans: {{ a: {{ rate_limit: {{ {limit}, scope: user, consistency: hybrid }} }} }}
 tenants: [ {{ id: acme, plan: a }} ]
 "
         );
@@ -44,7 +50,7 @@ tenants: [ {{ id: acme, plan: a }} ]
         let sharing = Sharing {
             settings: Settings::new(url).unwrap().timeout(timeout),
             prefix: "tollgate".to_owned(),
-            interval: INTERVAL,
+            interval,
             fallback: Fallback::LocalOnly,
             max_keys: 1000,
         };
@@ -127,6 +133,36 @@ fn a_node_whose_counter_has_rested_admits_nothing_that_others_have_spent(brand: 
     });
 }
 
+/// Others use four fifths of a limit and more while the counter rests here. What broke: after a short rest a node was charged all
+/// of that and credited with no more than a full counter, so whoever came now and then was refused every time.
+fn a_node_whose_counter_rested_for_a_moment_has_what_redis_has(brand: Brand) {
+    const TAU: Duration = Duration::from_millis(500);
+    let server = Server::start(brand);
+    run(async {
+        let limit = "sustained: { rate: 1000, window: second }, burst: { capacity: 20 }";
+        let start = async || Node::start_with(&server.url(), LONG, (limit, TAU)).await;
+        let (one, two) = (start().await, start().await);
+        assert_eq!(two.burst(1).await, 1);
+        // It asks every τ until it rests, and once a second it says that it is alive.
+        let (mut calls, mut since) = (two.calls(), Instant::now());
+        while since.elapsed() < 3 * TAU / 2 {
+            tokio::time::sleep(TAU / 50).await;
+            if calls != two.calls() {
+                (calls, since) = (two.calls(), Instant::now());
+            }
+        }
+        let key = server.ask::<Vec<String>>(&["KEYS", "tollgate:ratelimit:*"]).pop().unwrap();
+        let total = || server.ask::<i64>(&["HGET", &key, "total"]);
+        for round in 1..=3 {
+            assert_eq!(one.burst(20).await, 20);
+            until("it is told", || total() == 1 + 20 * round).await;
+            // Till both have refilled it.
+            tokio::time::sleep(Duration::from_millis(40)).await;
+        }
+        assert_eq!(two.burst(1).await, 1, "Redis has all of it");
+    });
+}
+
 /// Whoever is refused does not wait for Redis, but has it asked.
 fn a_counter_that_rests_and_refuses_learns_that_it_was_made_new(brand: Brand) {
     let server = Server::start(brand);
@@ -189,6 +225,7 @@ on_both! {
     emptied => an_emptied_server_grants_a_capacity_at_most;
     first => a_node_that_is_new_to_a_counter_admits_nothing_that_others_have_spent;
     rested => a_node_whose_counter_has_rested_admits_nothing_that_others_have_spent;
+    short_rest => a_node_whose_counter_rested_for_a_moment_has_what_redis_has;
     made_new => a_counter_that_rests_and_refuses_learns_that_it_was_made_new;
     silent => a_silent_redis_is_waited_for_once_and_then_the_share_decides;
 }
