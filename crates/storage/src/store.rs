@@ -31,6 +31,8 @@ pub struct Store {
     reads: mpsc::Sender<Read>,
     room: Arc<Semaphore>,
     readers: usize,
+    /// Whether other processes change what is kept, too.
+    is_shared: bool,
 }
 
 /// What old things to delete, at most [`Tidy::SLICE`] of each kind at once.
@@ -61,7 +63,18 @@ impl Store {
         let (writes, written) = mpsc::unbounded_channel();
         let (reads, read) = mpsc::channel(WAITING_READS);
         let room = Arc::new(Semaphore::new(WAITING_WRITES));
-        (Store { writes, reads, room, readers }, Inbox { writes: written, reads: read })
+        let store = Store { writes, reads, room, readers, is_shared: false };
+        (store, Inbox { writes: written, reads: read })
+    }
+
+    /// The same where other nodes have it too.
+    pub(crate) fn shared(self) -> Store {
+        Store { is_shared: true, ..self }
+    }
+
+    /// Whether what it said a while ago may have been changed by somebody else.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Makes all of `changes`, or none.

@@ -111,13 +111,47 @@ impl QuotaAccount {
         (standing.period.begins == period.begins).then_some(standing.used)
     }
 
-    /// Makes everything unspent that is used, so far as that is known here, and waits until the store has written it down: a crash
+    /// What of this period is taken here and not used.
+    pub(super) fn reserved_in(&self, period: QuotaPeriod) -> u64 {
+        let standing = self.state.lock().standing();
+        let is_it = |standing: &QuotaStanding| standing.period.begins == period.begins;
+        standing.filter(is_it).map_or(0, |standing| standing.unspent)
+    }
+
+    /// Asks the store what is taken, in the background: another node may have given some of it back.
+    pub(super) fn ask_again(self: &Arc<Self>) {
+        let errand = {
+            let mut state = self.state.lock();
+            state.begin_doubt();
+            state.errand()
+        };
+        self.run(errand);
+    }
+
+    /// The same, and waits for the answer.
+    async fn hear(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.state.lock().begin_doubt();
+        for _ in 0..ROUNDS {
+            let errand = self.state.lock().errand();
+            self.run(errand);
+            self.store.barrier().await?;
+            if !self.state.lock().is_in_doubt() {
+                return Ok(());
+            }
+        }
+        Err(Unavailable::Failed("what is taken is not known".to_owned()).into())
+    }
+
+    /// Makes everything unspent that is used, whichever node has used it, and waits until the store has written it down: a crash
     /// after it takes nothing back.
     ///
     /// # Errors
     ///
     /// If the store did not write it down.
     pub(super) async fn renew(self: &Arc<Self>) -> Result<(), StoreError> {
+        if self.store.is_shared() {
+            self.hear().await?;
+        }
         {
             let mut state = self.state.lock();
             let used = state.used();

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use tollgate_core::{Decision, Limit, Refusal, Standing, Time};
 use tollgate_engine::Rule;
@@ -35,7 +36,14 @@ struct Shared {
 }
 
 /// An account as requests hold it.
-struct Balance(Arc<QuotaAccount>);
+struct Balance {
+    account: Arc<QuotaAccount>,
+    /// When the store was last asked whether somebody has given back what is used up, in nanoseconds.
+    asked_again: AtomicU64,
+}
+
+/// How often that is at most, of each quota.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Requests whose quota could not be counted because the store did not work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +110,7 @@ impl Elsewhere for Quotas {
 
 impl Shared {
     fn balance(&self, whose: &Whose<'_>) -> Result<Arc<Balance>, Unavailable> {
-        let make = || self.book.account(&(whose.name)()).map(Balance);
+        let make = || self.book.account(&(whose.name)()).map(Balance::new);
         let full = || Unavailable::Failed("too many quotas are in use at once".to_owned());
         self.known.get_or(whose.hash, make, full).or_else(|_| {
             // The book is full of accounts that only the handles here keep in use: so much room is made at once that it is rare.
@@ -156,6 +164,22 @@ impl Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Quotas").field("book", &self.book).finish_non_exhaustive()
+    }
+}
+
+impl Balance {
+    fn new(account: Arc<QuotaAccount>) -> Balance {
+        Balance { account, asked_again: AtomicU64::new(0) }
+    }
+
+    /// Asks the store now and then, for whoever is refused by what is known here asks it nothing.
+    #[cold]
+    fn ask_again(&self, now: Time) {
+        let (now, last) = (now.as_nanos(), self.asked_again.load(Relaxed));
+        let is_due = u128::from(now.abs_diff(last)) >= PAUSE.as_nanos();
+        if is_due && self.asked_again.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
+            self.account.ask_again();
+        }
     }
 }
 
@@ -220,15 +244,21 @@ impl Keeper for QuotaKeeper {
 
     fn foresee(&self, asked: &Asked<'_>) -> Option<Decision> {
         let draw = self.draw(asked)?;
-        let used = asked.counter.get::<Balance>()?.0.used_in(draw.period)?;
-        Some(QuotaKeeper::foreseen(&draw, used, asked.now))
+        let balance = asked.counter.get::<Balance>()?;
+        let used = balance.account.used_in(draw.period)?;
+        let foreseen = QuotaKeeper::foreseen(&draw, used, asked.now);
+        let may_pass = draw.amount <= draw.limit;
+        if foreseen.refusal.is_some() && may_pass && self.shared.book.store().is_shared() {
+            balance.ask_again(asked.now);
+        }
+        Some(foreseen)
     }
 
     fn try_charge(&self, asked: &Asked<'_>) -> Option<Answered> {
         let (Some(draw), Some(balance)) = (self.draw(asked), asked.counter.get::<Balance>()) else {
             return Some(Answered::Uncounted);
         };
-        match balance.0.try_spend_at(draw) {
+        match balance.account.try_spend_at(draw) {
             Ok((used, begins)) => {
                 let decision = QuotaKeeper::decision(&draw, used, asked.now, true);
                 Some(Answered::Decided(decision, Mark(begins.as_nanos())))
@@ -243,10 +273,10 @@ impl Keeper for QuotaKeeper {
             else {
                 return Answered::Uncounted;
             };
-            match balance.0.spend(draw).await {
+            match balance.account.spend(draw).await {
                 Ok(spent) => {
                     self.shared.works();
-                    let used = balance.0.used_in(draw.period).unwrap_or(draw.amount);
+                    let used = balance.account.used_in(draw.period).unwrap_or(draw.amount);
                     let decision = QuotaKeeper::decision(&draw, used, asked.now, true);
                     Answered::Decided(decision, Mark(spent.begins().as_nanos()))
                 }
@@ -257,23 +287,22 @@ impl Keeper for QuotaKeeper {
 
     fn give_back(&self, asked: &Asked<'_>, mark: Mark) {
         if let Some(balance) = asked.counter.get::<Balance>() {
-            balance.0.give_back(Time::from_nanos(mark.0), asked.cost);
+            balance.account.give_back(Time::from_nanos(mark.0), asked.cost);
         }
     }
 
     fn look<'a>(&'a self, asked: Asked<'a>) -> Waiting<'a, Option<Decision>> {
         Box::pin(async move {
             let draw = self.draw(&asked)?;
-            let account = &asked.counter.get::<Balance>()?.0;
-            let used = match account.used_in(draw.period) {
-                Some(used) => used,
-                // Nothing of it is reserved here, so what is taken is used.
-                None => {
-                    let store = self.shared.book.store();
-                    store.quota_taken(account.name(), draw.period.begins).await.ok()?
-                }
-            };
-            Some(QuotaKeeper::foreseen(&draw, used, asked.now))
+            let account = &asked.counter.get::<Balance>()?.account;
+            let (store, mut used) = (self.shared.book.store(), account.used_in(draw.period));
+            // Others may have used more since, or given some of it back.
+            if used.is_none() || store.is_shared() {
+                let taken = store.quota_taken(account.name(), draw.period.begins).await.ok();
+                let reserved = account.reserved_in(draw.period);
+                used = taken.map(|taken| taken.saturating_sub(reserved)).or(used);
+            }
+            Some(QuotaKeeper::foreseen(&draw, used?, asked.now))
         })
     }
 
@@ -284,9 +313,9 @@ impl Keeper for QuotaKeeper {
                 return false;
             };
             // What is not known here cannot be given back.
-            let known = balance.0.spend(Draw { amount: 0, ..draw }).await;
+            let known = balance.account.spend(Draw { amount: 0, ..draw }).await;
             let is_known = matches!(known, Ok(_) | Err(NotSpent::Exhausted { .. }));
-            is_known && balance.0.renew().await.is_ok()
+            is_known && balance.account.renew().await.is_ok()
         })
     }
 }

@@ -77,8 +77,20 @@ pub(super) struct State<W> {
     limit: u64,
     /// Whether the store is being asked something about this period.
     is_asking: bool,
+    /// Whether another node may have given back some of what is taken.
+    doubt: Doubt,
     waiters: VecDeque<Waiter<W>>,
     closed: bool,
+}
+
+/// Whether what the store last said is taken is still believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    None,
+    /// The store is to be asked.
+    Begun,
+    /// It was asked after that.
+    Asked,
 }
 
 /// A request that waits for more to be reserved. It is charged by whoever reserves it.
@@ -109,6 +121,7 @@ impl<W: MayLeave> State<W> {
             returning: 0,
             limit: 0,
             is_asking: false,
+            doubt: Doubt::None,
             waiters: VecDeque::new(),
             closed: false,
         }
@@ -136,7 +149,7 @@ impl<W: MayLeave> State<W> {
             Some(old) => {
                 let amount = std::mem::take(&mut self.unspent);
                 (self.period, self.taken) = (Some(draw.period), None);
-                (self.returning, self.is_asking) = (0, false);
+                (self.returning, self.is_asking, self.doubt) = (0, false, Doubt::None);
                 (amount > 0).then_some(Errand::Refund { begins: old.begins, amount })
             }
             None => {
@@ -170,7 +183,8 @@ impl<W: MayLeave> State<W> {
     }
 
     /// What the store should be asked now, if anything: for those who wait, and ahead of need when half a block is spent.
-    /// What those who wait will leave unspent is one block again.
+    /// What those who wait will leave unspent is one block again. What is taken is doubted: the store is asked though nothing
+    /// seems to be left, for a reservation answers how much it is.
     pub(super) fn errand(&mut self) -> Option<Errand> {
         let period = self.period?;
         if self.is_asking || self.closed {
@@ -185,17 +199,21 @@ impl<W: MayLeave> State<W> {
             (self.unspent, self.returning, self.is_asking) = (block, amount, true);
             return Some(Errand::Refund { begins: period.begins, amount });
         }
-        let is_low = self.unspent <= block / 2;
-        if waited == 0 && !is_low {
+        let (is_low, is_doubted) = (self.unspent <= block / 2, self.doubt == Doubt::Begun);
+        if waited == 0 && !is_low && !is_doubted {
             return None;
         }
         let limit = self.waiters.iter().map(|w| w.draw.limit).fold(self.limit, u64::max);
-        let free = limit.saturating_sub(self.taken.unwrap_or(0));
+        let taken = self.taken.filter(|_| !is_doubted);
+        let free = limit.saturating_sub(taken.unwrap_or(0));
         let amount = waited.saturating_add(block).saturating_sub(self.unspent).min(free);
-        if amount == 0 && waited == 0 {
+        if amount == 0 && waited == 0 && !is_doubted {
             return None;
         }
         self.is_asking = true;
+        if is_doubted {
+            self.doubt = Doubt::Asked;
+        }
         Some(Errand::Reserve { period, limit, amount })
     }
 
@@ -210,6 +228,9 @@ impl<W: MayLeave> State<W> {
             return Vec::new();
         }
         self.is_asking = false;
+        if self.doubt == Doubt::Asked {
+            self.doubt = if grant.is_ok() { Doubt::None } else { Doubt::Begun };
+        }
         match grant {
             Ok(Grant { granted, taken }) => {
                 self.taken = Some(taken);
@@ -279,6 +300,17 @@ impl<W: MayLeave> State<W> {
         if self.period.is_some_and(|period| period.begins == begins) {
             self.unspent += amount;
         }
+    }
+
+    /// What is taken is to be asked for anew: also where the store is being asked already, for that may have been too early.
+    pub(super) fn begin_doubt(&mut self) {
+        if self.taken.is_some() {
+            self.doubt = Doubt::Begun;
+        }
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.doubt != Doubt::None
     }
 
     /// Whether the store has written down no more than is used and a block besides.

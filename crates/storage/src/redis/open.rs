@@ -71,6 +71,7 @@ impl InRedis {
     pub fn open(self) -> Result<Store, OpenError> {
         let (told, opened) = std::sync::mpsc::channel();
         let (store, inbox) = Store::new(1);
+        let store = store.shared();
         let work = move || {
             let runtime = match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,

@@ -24,6 +24,7 @@ mod quotas;
 #[path = "../../../redis/tests/it/servers.rs"]
 mod servers;
 mod shared;
+mod shared_quotas;
 mod snapshot;
 mod troubled;
 mod usage;
