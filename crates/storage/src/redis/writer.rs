@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -145,7 +146,7 @@ impl Writer {
         }
         let mut told = Some(all);
         let done = self
-            .see_through((&COMMIT, cmd), false, || {
+            .see_through((&COMMIT, cmd), &AtomicBool::new(false), || {
                 for (reply, _permit) in told.take().into_iter().flatten() {
                     reply.send(Err(Unavailable::InDoubt.into()));
                 }
@@ -172,24 +173,25 @@ impl Writer {
         let mut told = Some(waiting);
         let mut counts = batch.0;
         counts.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let mut is_begun = false;
+        // Once a part is added, all are: nobody could tell which were not. So it is once somebody was told that they will be.
+        let must = AtomicBool::new(false);
         for part in parts(&counts) {
             let mut cmd = self.numbered(&USAGE);
             part.iter().for_each(|of_row| write_usage(&mut cmd, of_row));
             let late = || {
                 if let Some((reply, _permit)) = told.take() {
+                    must.store(true, Relaxed);
                     reply.send(Ok(()));
                 }
             };
-            // Once a part is added, all are: nobody could tell which were not.
-            let done = self.see_through((&USAGE, cmd), is_begun, late).await;
+            let done = self.see_through((&USAGE, cmd), &must, late).await;
             if let Err(why) = done {
                 if let Some((reply, _permit)) = told.take() {
                     reply.send(Err(why.into()));
                 }
                 return;
             }
-            is_begun = true;
+            must.store(true, Relaxed);
         }
         if let Some((reply, _permit)) = told {
             reply.send(Ok(()));
@@ -206,11 +208,11 @@ impl Writer {
     }
 
     /// Sends a call until its answer is known. After a while `late` tells whoever waits, and from then on whoever comes is refused.
-    /// `Err` if it has certainly not run, which never happens where it `must`.
+    /// `Err` if it has certainly not run, which never happens where it `must`, or must by what `late` has told.
     async fn see_through(
         &mut self,
         (script, cmd): (&'static Lua, Cmd),
-        must: bool,
+        must: &AtomicBool,
         late: impl FnOnce(),
     ) -> Result<Value, tollgate_redis::Unavailable> {
         let mut call = pin!(certainly(&self.plain, (script, cmd), must));
@@ -231,11 +233,13 @@ impl Writer {
 async fn certainly(
     plain: &Plain,
     (script, cmd): (&'static Lua, Cmd),
-    must: bool,
+    must: &AtomicBool,
 ) -> Result<Value, tollgate_redis::Unavailable> {
     let (mut may_have_run, mut pause) = (false, PAUSE);
     loop {
-        match plain.run(script, cmd.clone(), ATTEMPT).await {
+        let done = plain.run(script, cmd.clone(), ATTEMPT).await;
+        let must = must.load(Relaxed);
+        match done {
             Ok(value) => return Ok(value),
             // It looked for its number before it was refused room, and did not find it.
             Err(why) if !must && Unavailable::from(why.clone()) == Unavailable::Full => {

@@ -13,6 +13,7 @@ mod homes;
 mod integrity;
 mod keys;
 mod kills;
+mod late_usage;
 mod opening;
 #[allow(dead_code, reason = "it has what the counters' tests need as well")]
 #[path = "../../../redis/tests/it/ports.rs"]
