@@ -181,14 +181,12 @@ async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Ar
                 health.is_up.store(true, Relaxed);
                 health.came_up.notify_waiters();
                 let ended = serve(&settings, (&link, &health), &mut waiting).await;
-                let Err(why) = ended else { return health.is_up.store(false, Relaxed) };
+                if ended.is_ok() {
+                    return health.is_up.store(false, Relaxed);
+                }
                 health.open();
                 if since.elapsed() >= STEADY {
                     pause = PAUSE;
-                }
-                // Whoever came before the breaker opened.
-                while let Ok(call) = waiting.try_recv() {
-                    let _ = call.reply.send(Err(why.clone()));
                 }
             }
             Err(_) if waiting.is_closed() => return,
@@ -202,8 +200,8 @@ async fn carry(settings: Settings, mut waiting: mpsc::Receiver<Call>, health: Ar
     }
 }
 
-/// Waits for something while the breaker is open. Whoever looked before it opened, and handed in a call after, does not wait for
-/// that too.
+/// Waits for something while the breaker is open. Whoever handed in a call before it opened, or looked before that and handed it in
+/// after, does not wait for that too: nothing of it was sent.
 async fn turning_away<T>(
     waiting: &mut mpsc::Receiver<Call>,
     something: impl Future<Output = T>,

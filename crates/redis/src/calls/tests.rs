@@ -176,6 +176,29 @@ async fn a_silent_server_opens_the_breaker_after_the_timeout() {
     silence_opens_it_after(Duration::from_millis(500)).await;
 }
 
+/// Whoever waits to be sent while others wait for answers. What broke: they were told that they might have run, so a slice that
+/// nobody had asked to renew was given up.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_sent_when_the_breaker_opens_has_certainly_not_run() {
+    let server = Fake::start().await;
+    let calls = up(server.settings()).await;
+    server.state.is_silent.store(true, SeqCst);
+    let mut sent = Vec::new();
+    for _ in 0..ON_THE_WAY {
+        let batch = (0..BATCH).map(|_| calls.hand_in(ping(), None).expect("the breaker is closed"));
+        sent.extend(batch.collect::<Vec<_>>());
+        // Till it is on its way.
+        sleep(Duration::from_millis(1)).await;
+    }
+    let mut last = calls.hand_in(ping(), None).expect("the breaker is closed");
+    assert_eq!(last.answer().await, Err(Unavailable::Open));
+    assert_eq!(calls.opened(), 1);
+    for mut asked in sent {
+        let failed = asked.answer().await.expect_err("nobody answers");
+        assert!(failed.may_have_run(), "{failed}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn pauses_grow_to_a_second_and_are_short_again_after_a_steady_time() {
     let server = Fake::start().await;
