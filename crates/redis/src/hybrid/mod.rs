@@ -56,7 +56,15 @@ struct Shared<C> {
     round_trip: Peak,
 }
 
-type Shard = Mutex<HashMap<String, Arc<Account>>>;
+type Shard = Mutex<Accounts>;
+
+/// The accounts of a shard.
+#[derive(Default)]
+struct Accounts {
+    by_key: HashMap<String, Arc<Account>>,
+    /// When room was last looked for among those that rest.
+    searched: Option<Instant>,
+}
 
 impl<C> Clone for Hybrid<C> {
     fn clone(&self) -> Hybrid<C> {
@@ -105,7 +113,7 @@ impl<C: Clock + 'static> Hybrid<C> {
         figures: &Arc<Figures>,
     ) -> Option<Arc<Account>> {
         let mut accounts = self.0.shard(key).lock();
-        if let Some(account) = accounts.get(key).cloned() {
+        if let Some(account) = accounts.by_key.get(key).cloned() {
             drop(accounts);
             // Another algorithm's counter has the same name.
             if !account.has(figures) {
@@ -113,15 +121,15 @@ impl<C: Clock + 'static> Hybrid<C> {
             }
             return Some(account);
         }
-        if accounts.len() >= self.0.most_in_shard {
+        let now = Instant::now();
+        if !self.0.has_room(&mut accounts, now) {
             return None;
         }
-        let now = Instant::now();
         let strict = &self.0.strict;
         // What is admitted of one that begins in an outage is told only afterwards.
         let heard = strict.is_up().then(|| strict.times_opened());
         let account = Arc::new(Account::new(key, charge, figures, (now, heard)));
-        accounts.insert(key.to_owned(), Arc::clone(&account));
+        accounts.by_key.insert(key.to_owned(), Arc::clone(&account));
         drop(accounts);
         // Its first charge is about to be entered, and is told at once.
         self.0.agenda.put(&account, now + self.0.interval / 8);
@@ -209,7 +217,7 @@ impl<C: Clock + 'static> Hybrid<C> {
 
     /// Takes back what was entered a moment ago, because the request was refused elsewhere.
     pub fn given_back(&self, key: &str, cost: u64) {
-        if let Some(account) = self.0.shard(key).lock().get(key) {
+        if let Some(account) = self.0.shard(key).lock().by_key.get(key) {
             account.unconsume(cost);
         }
     }
@@ -222,7 +230,7 @@ impl<C: Clock + 'static> Hybrid<C> {
 
     /// Tells Redis everything that it has not been told, at once, as a node does that stops.
     pub async fn close(&self) {
-        let of = |shard: &Shard| shard.lock().values().cloned().collect::<Vec<_>>();
+        let of = |shard: &Shard| shard.lock().by_key.values().cloned().collect::<Vec<_>>();
         let all: Vec<Arc<Account>> = self.0.shards.iter().flat_map(of).collect();
         let tell = |account: Arc<Account>| async move { self.0.tell_untold(&account).await };
         stream::iter(all).for_each_concurrent(IN_BACKGROUND, tell).await;
@@ -240,7 +248,7 @@ impl<C: Clock + 'static> Hybrid<C> {
 
     /// How many counters are shared now.
     pub fn in_use(&self) -> usize {
-        self.0.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.0.shards.iter().map(|shard| shard.lock().by_key.len()).sum()
     }
 
     /// The longest that a charge made elsewhere stays unknown here, but for a round trip: 2τ.

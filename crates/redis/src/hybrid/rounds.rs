@@ -16,9 +16,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tollgate_engine::{Clock, Rule, Time};
 
-use super::Shared;
 use super::account::{Account, Book, RESTING};
 use super::agenda::Agenda;
+use super::{Accounts, Shared};
 use crate::Strict;
 use crate::calls::IN_BACKGROUND;
 
@@ -122,9 +122,25 @@ impl<C: Clock> Shared<C> {
     /// Forgets those of a shard that have rested for long and that nobody holds.
     fn forget(&self, shard: usize, now: Instant) {
         let long = self.interval * FORGOTTEN;
-        self.shards[shard].lock().retain(|_, account| {
-            let settled = account.book.lock().settled;
-            Arc::strong_count(account) > 1 || now < settled + long || !self.rests(account)
+        let mut accounts = self.shards[shard].lock();
+        self.drop_resting(&mut accounts, |account| now >= account.book.lock().settled + long);
+    }
+
+    /// Whether a shard has room for one more. If not, those that rest make room, however short they do: but they are looked for only
+    /// once in an interval, for that takes as long as there are accounts, and whoever comes meanwhile waits for it.
+    pub(super) fn has_room(&self, accounts: &mut Accounts, now: Instant) -> bool {
+        let is_full = |accounts: &Accounts| accounts.by_key.len() >= self.most_in_shard;
+        if is_full(accounts) && accounts.searched.is_none_or(|last| now >= last + self.interval) {
+            accounts.searched = Some(now);
+            self.drop_resting(accounts, |_| true);
+        }
+        !is_full(accounts)
+    }
+
+    /// Forgets those of these that rest and that nobody holds.
+    fn drop_resting(&self, accounts: &mut Accounts, is_one: impl Fn(&Account) -> bool) {
+        accounts.by_key.retain(|_, account| {
+            Arc::strong_count(account) > 1 || !is_one(account) || !self.rests(account)
         });
     }
 

@@ -133,7 +133,32 @@ fn few_counters_have_room(brand: Brand) {
     });
 }
 
+/// What broke: counters that nobody used any more filled `max_keys` for minutes, and each node granted the whole limit of every other.
+fn counters_that_rest_make_room(brand: Brand) {
+    const MOST: usize = 200;
+    let server = Server::start(brand);
+    run(async {
+        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+        let figures = Arc::new(Figures::of(&limit).unwrap());
+        let strict = Strict::start(Settings::new(&server.url()).unwrap().timeout(HOUR));
+        strict.up().await;
+        let limiter = Arc::new(Limiter::new());
+        let rule = limiter.define("user", limit);
+        // Long enough that none is forgotten by itself meanwhile.
+        let interval = Duration::from_millis(500);
+        let hybrid = Hybrid::start(strict, Arc::clone(&limiter), (interval, MOST));
+        let consume = |key: &str| hybrid.consumed(key, (&rule, limiter.identity(key)), &figures, 1);
+        for nth in 0..MOST {
+            assert!(consume(&format!("user/{nth}")));
+        }
+        until("some of them rest", || consume("another")).await;
+        let total = || server.ask::<Option<i64>>(&["HGET", "another", "total"]);
+        until("it is told", || total() == Some(1)).await;
+    });
+}
+
 on_both! {
+    makes_room => counters_that_rest_make_room;
     resting => a_counter_that_rests_is_not_asked_for;
     few => few_counters_have_room;
     burst => many_are_due;
