@@ -16,6 +16,12 @@ pub trait Elsewhere: fmt::Debug + Send + Sync {
     /// Who keeps the counters of a limit; `None` leaves them to the limiter. Asked once for every limit of a policy that is
     /// put into force, and for every limit that a key has for itself; `rule` is what the limiter has of it.
     fn keeper(&self, limit: &PlacedLimit, rule: &Arc<Rule>) -> Option<Arc<dyn Keeper>>;
+
+    /// At most about so many counters may be in use at once from now on. Where more are, no further ones come to be until there is
+    /// room.
+    fn set_max_keys(&self, max_keys: usize) {
+        let _ = max_keys;
+    }
 }
 
 /// How the counters of a limit are decided.

@@ -60,6 +60,12 @@ impl<C: Clock> Gate<C> {
         Arc::new(InForce::bind(policy, self))
     }
 
+    /// At most so many counters are held from now on, here and wherever else some are kept.
+    pub fn set_max_keys(&self, max_keys: usize) {
+        self.limiter.set_max_keys(max_keys);
+        self.elsewhere.iter().for_each(|elsewhere| elsewhere.set_max_keys(max_keys));
+    }
+
     /// The counters.
     pub fn limiter(&self) -> &Limiter<C> {
         &self.limiter

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -15,7 +16,7 @@ const FEWEST: usize = 256;
 /// Handles to counters in use, at most so many.
 pub struct Handles<T> {
     shards: Box<[Mutex<Shard<T>>]>,
-    most_in_shard: usize,
+    most_in_shard: AtomicUsize,
     /// Whether handles can be made again, the same as before.
     is_cache: bool,
 }
@@ -34,7 +35,14 @@ impl<T> Handles<T> {
         // A power of two: which one a hash is in is asked for every request.
         let many = 1 << (most / FEWEST).clamp(1, SHARDS).ilog2();
         let shards = std::iter::repeat_with(Mutex::default).take(many).collect();
-        Handles { shards, most_in_shard: most.div_ceil(many).max(1), is_cache: false }
+        let handles = Handles { shards, most_in_shard: AtomicUsize::new(0), is_cache: false };
+        handles.set_most(most);
+        handles
+    }
+
+    /// From now on for at most about so many.
+    pub fn set_most(&self, most: usize) {
+        self.most_in_shard.store(most.div_ceil(self.shards.len()).max(1), Relaxed);
     }
 
     /// For at most about so many counters that others keep, so that a handle which nobody holds can be forgotten at any moment:
@@ -60,12 +68,13 @@ impl<T> Handles<T> {
             held.is_in_use = true;
             return Ok(Arc::clone(&held.handle));
         }
-        if shard.len() >= self.most_in_shard {
+        let most = self.most_in_shard.load(Relaxed);
+        if shard.len() >= most {
             shard.retain(|_, held| Arc::strong_count(&held.handle) > 1 || held.is_in_use);
-            if self.is_cache && shard.len() >= self.most_in_shard {
+            if self.is_cache && shard.len() >= most {
                 shard.retain(|_, held| Arc::strong_count(&held.handle) > 1);
             }
-            if shard.len() >= self.most_in_shard {
+            if shard.len() >= most {
                 // Of a cache all are held at this moment: this one is not kept for the next.
                 return if self.is_cache { make().map(Arc::new) } else { Err(full()) };
             }

@@ -10,7 +10,7 @@ use std::future::ready;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -24,7 +24,7 @@ use crate::answer::standing;
 use crate::calls::IN_BACKGROUND;
 use crate::command::Wanted;
 use crate::held::{Held, Spent, Taken};
-use crate::shards::shards_for;
+use crate::shards::{most_in_shard, shards_for};
 use crate::slice::Grant;
 use crate::{Figures, Strict, Unavailable};
 
@@ -37,7 +37,7 @@ struct Shared {
     lifetime: Duration,
     hasher: RandomState,
     shards: Box<[Shard]>,
-    most_in_shard: usize,
+    most_in_shard: AtomicUsize,
 }
 
 type Shard = Mutex<HashMap<String, Arc<Held>>>;
@@ -74,11 +74,18 @@ impl Leases {
 
     /// Slices that live for one to two `lifetime`s, of at most `max_keys` counters at once.
     pub fn new(strict: Strict, lifetime: Duration, max_keys: usize) -> Leases {
-        let (many, most_in_shard) = shards_for(max_keys);
+        let many = shards_for(max_keys);
+        let most_in_shard = AtomicUsize::new(most_in_shard(max_keys, many));
         let shards = std::iter::repeat_with(Mutex::default).take(many).collect();
         let lifetime = lifetime.max(Duration::from_millis(10));
         let hasher = RandomState::new();
         Leases(Arc::new(Shared { strict, lifetime, hasher, shards, most_in_shard }))
+    }
+
+    /// At most so many counters at once from now on.
+    pub fn set_max_keys(&self, max_keys: usize) {
+        let most = most_in_shard(max_keys, self.0.shards.len());
+        self.0.most_in_shard.store(most, Relaxed);
     }
 
     /// Spends `cost` of this node's slice if it is there: no call, no waiting. `false` decides nothing: it may be there
@@ -296,11 +303,12 @@ impl Shared {
             }
             return Some(Arc::clone(held));
         }
-        if shard.len() >= self.most_in_shard {
+        let most = self.most_in_shard.load(Relaxed);
+        if shard.len() >= most {
             let now = Instant::now();
             shard.retain(|_, held| Arc::strong_count(held) > 1 || !held.slice.lock().is_over(now));
         }
-        if shard.len() >= self.most_in_shard {
+        if shard.len() >= most {
             return None;
         }
         let held = Arc::new(Held::new(key.to_owned(), &Arc::new(figures.clone()), None));

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -32,7 +32,7 @@ use self::agenda::Agenda;
 use self::peak::Peak;
 use crate::calls::IN_BACKGROUND;
 use crate::ledger::Statement;
-use crate::shards::shards_for;
+use crate::shards::{most_in_shard, shards_for};
 use crate::{Figures, Strict, Unavailable};
 
 /// Counters that nodes decide by themselves and share afterwards. Clones share them.
@@ -46,7 +46,7 @@ struct Shared<C> {
     node: String,
     hasher: RandomState,
     shards: Box<[Shard]>,
-    most_in_shard: usize,
+    most_in_shard: AtomicUsize,
     agenda: Arc<Agenda>,
     /// Charges that the others are not told of, because there are too many counters in use.
     unshared: AtomicU64,
@@ -86,7 +86,7 @@ impl<C: Clock + 'static> Hybrid<C> {
         (interval, max_keys): (Duration, usize),
     ) -> Hybrid<C> {
         let random = RandomState::new().hash_one(interval);
-        let (shards, most_in_shard) = shards_for(max_keys);
+        let shards = shards_for(max_keys);
         let (agenda, now) = (Arc::<Agenda>::default(), Instant::now());
         let shared = Arc::new(Shared {
             strict: strict.clone(),
@@ -95,7 +95,7 @@ impl<C: Clock + 'static> Hybrid<C> {
             node: format!("{random:016x}"),
             hasher: RandomState::new(),
             shards: std::iter::repeat_with(Mutex::default).take(shards).collect(),
-            most_in_shard,
+            most_in_shard: AtomicUsize::new(most_in_shard(max_keys, shards)),
             agenda: Arc::clone(&agenda),
             unshared: AtomicU64::new(0),
             overshoot: Peak::new(now),
@@ -103,6 +103,12 @@ impl<C: Clock + 'static> Hybrid<C> {
         });
         tokio::spawn(rounds::run(Arc::downgrade(&shared), agenda, strict));
         Hybrid(shared)
+    }
+
+    /// At most so many counters are shared from now on.
+    pub fn set_max_keys(&self, max_keys: usize) {
+        let most = most_in_shard(max_keys, self.0.shards.len());
+        self.0.most_in_shard.store(most, Relaxed);
     }
 
     /// The counter that is called `key` in Redis, told under these figures; `None` if there are too many in use.

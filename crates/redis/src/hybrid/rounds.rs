@@ -129,7 +129,8 @@ impl<C: Clock> Shared<C> {
     /// Whether a shard has room for one more. If not, those that rest make room, however short they do: but they are looked for only
     /// once in an interval, for that takes as long as there are accounts, and whoever comes meanwhile waits for it.
     pub(super) fn has_room(&self, accounts: &mut Accounts, now: Instant) -> bool {
-        let is_full = |accounts: &Accounts| accounts.by_key.len() >= self.most_in_shard;
+        let most = self.most_in_shard.load(Relaxed);
+        let is_full = |accounts: &Accounts| accounts.by_key.len() >= most;
         if is_full(accounts) && accounts.searched.is_none_or(|last| now >= last + self.interval) {
             accounts.searched = Some(now);
             self.drop_resting(accounts, |_| true);

@@ -6,7 +6,7 @@
 //! anew what is left, the share goes on as it is: it fills up with time, however often Redis comes and goes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tollgate_core::{Kind, Limit, Rate, Window};
@@ -26,7 +26,7 @@ pub(super) struct Outages {
     decided: AtomicU64,
     /// Counters that were decided here and of which somebody has to be told, at most so many.
     owing: Mutex<Vec<Owing>>,
-    most_owing: usize,
+    most_owing: AtomicUsize,
 }
 
 /// A counter of which somebody has to be told when Redis is back.
@@ -43,7 +43,13 @@ pub(super) const BY_SHARE: Mark = Mark(1);
 
 impl Outages {
     pub(super) fn new(fallback: Fallback, most_owing: usize) -> Outages {
-        Outages { fallback, decided: AtomicU64::new(0), owing: Mutex::default(), most_owing }
+        let (decided, most_owing) = (AtomicU64::new(0), AtomicUsize::new(most_owing));
+        Outages { fallback, decided, owing: Mutex::default(), most_owing }
+    }
+
+    /// At most so many from now on.
+    pub(super) fn set_most_owing(&self, most_owing: usize) {
+        self.most_owing.store(most_owing, Relaxed);
     }
 
     /// Those of which somebody has to be told.
@@ -64,7 +70,7 @@ impl Outages {
     /// Takes note of one; `false` if there are too many.
     fn list(&self, owing: Owing) -> bool {
         let mut all = self.owing.lock();
-        let has_room = all.len() < self.most_owing;
+        let has_room = all.len() < self.most_owing.load(Relaxed);
         if has_room {
             all.push(owing);
         }

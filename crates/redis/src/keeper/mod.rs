@@ -194,6 +194,17 @@ impl<C: Clock + 'static> Elsewhere for SharedCounters<C> {
             Consistency::Strict => Some(Arc::new(StrictKeeper(terms))),
         }
     }
+
+    fn set_max_keys(&self, max_keys: usize) {
+        let Shared { hybrid, leases, outages, counted, leased, quotas, told, .. } = &*self.0;
+        hybrid.set_max_keys(max_keys);
+        leases.set_max_keys(max_keys);
+        outages.set_most_owing(max_keys);
+        counted.set_most(max_keys);
+        leased.set_most(max_keys);
+        quotas.set_most(max_keys);
+        told.set_most(max_keys);
+    }
 }
 
 /// Waits for the next beat. What was admitted while nobody could be told is told as soon as anybody can be.

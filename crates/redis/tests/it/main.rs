@@ -28,6 +28,7 @@ mod ports;
 mod proxy;
 mod refusing;
 mod reloads;
+mod room;
 mod rounds;
 mod scale;
 mod sentinels;

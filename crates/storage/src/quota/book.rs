@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use hashbrown::{DefaultHashBuilder, HashMap};
 use parking_lot::Mutex;
@@ -44,7 +45,7 @@ pub struct QuotaBook {
     store: Store,
     shards: Box<[Mutex<Accounts>]>,
     hasher: DefaultHashBuilder,
-    most_in_shard: usize,
+    most_in_shard: AtomicUsize,
 }
 
 type Accounts = HashMap<Box<str>, Arc<QuotaAccount>>;
@@ -54,8 +55,15 @@ impl QuotaBook {
     pub fn new(store: Store, max_accounts: usize) -> QuotaBook {
         let many = (max_accounts / FEWEST).clamp(1, SHARDS);
         let shards = (0..many).map(|_| Mutex::default()).collect();
-        let most_in_shard = max_accounts.div_ceil(many).max(1);
-        QuotaBook { store, shards, hasher: DefaultHashBuilder::default(), most_in_shard }
+        let (hasher, most_in_shard) = (DefaultHashBuilder::default(), AtomicUsize::new(0));
+        let book = QuotaBook { store, shards, hasher, most_in_shard };
+        book.set_max_accounts(max_accounts);
+        book
+    }
+
+    /// It keeps at most about so many from now on.
+    pub fn set_max_accounts(&self, max_accounts: usize) {
+        self.most_in_shard.store(max_accounts.div_ceil(self.shards.len()).max(1), Relaxed);
     }
 
     /// The quota with this name.
@@ -68,10 +76,11 @@ impl QuotaBook {
         if let Some(account) = shard.get(name) {
             return Ok(Arc::clone(account));
         }
-        if shard.len() >= self.most_in_shard {
-            self.settle(&mut shard, self.most_in_shard.div_ceil(8));
+        let most = self.most_in_shard.load(Relaxed);
+        if shard.len() >= most {
+            self.settle(&mut shard, most.div_ceil(8));
         }
-        if shard.len() >= self.most_in_shard {
+        if shard.len() >= most {
             return Err(Unavailable::Failed("too many quotas are in use at once".to_owned()));
         }
         let account = Arc::new(QuotaAccount::new(name, self.store.clone()));

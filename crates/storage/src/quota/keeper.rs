@@ -35,6 +35,11 @@ struct Shared {
     refused: AtomicU64,
 }
 
+/// How many handles there are to so many accounts. Fewer than the book keeps: of those that are forgotten here it can forget some too.
+fn known_of(max_accounts: usize) -> usize {
+    max_accounts.div_ceil(2)
+}
+
 /// An account as requests hold it.
 struct Balance {
     account: Arc<QuotaAccount>,
@@ -60,8 +65,7 @@ impl Quotas {
         Quotas(Arc::new(Shared {
             book: QuotaBook::new(store, max_accounts),
             on_error,
-            // Fewer than the book keeps: of those that are forgotten here it can forget some too.
-            known: Handles::cache(max_accounts.div_ceil(2)),
+            known: Handles::cache(known_of(max_accounts)),
             is_failing: AtomicBool::new(false),
             uncounted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -105,6 +109,11 @@ impl Elsewhere for Quotas {
         let is_ours = limit.place() == Place::Quota && limit.consistency() == Consistency::Local;
         let shared = Arc::clone(&self.0);
         is_ours.then(|| Arc::new(QuotaKeeper { shared, limit: limit.limit().clone() }) as _)
+    }
+
+    fn set_max_keys(&self, max_keys: usize) {
+        self.0.book.set_max_accounts(max_keys);
+        self.0.known.set_most(known_of(max_keys));
     }
 }
 

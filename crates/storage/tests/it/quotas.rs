@@ -44,6 +44,17 @@ fn the_first_waits_and_the_next_do_not(kind: Kind) {
     });
 }
 
+/// As a reload does it.
+fn as_many_may_be_in_use_as_it_was_last_told(kind: Kind) {
+    let (_home, store) = store(kind);
+    let book = QuotaBook::new(store, 1);
+    let _one = book.account("one").unwrap();
+    assert!(book.account("two").is_err());
+    book.set_max_accounts(2);
+    let _two = book.account("two").unwrap();
+    assert!(book.account("three").is_err());
+}
+
 fn more_is_reserved_ahead_of_need(kind: Kind) {
     let (_home, store) = store(kind);
     let book = QuotaBook::new(store.clone(), 100);
@@ -310,6 +321,7 @@ fn balances_are_kept_a_week_beyond_their_period() {
 on_every_store! {
     the_first_waits_and_the_next_do_not,
     more_is_reserved_ahead_of_need,
+    as_many_may_be_in_use_as_it_was_last_told,
     exactly_the_limit_is_spent_and_then_nobody_asks_the_store,
     many_at_once_spend_the_limit_and_not_one_more,
     a_clean_stop_is_exact_and_a_restart_goes_on_from_there,

@@ -111,7 +111,7 @@ impl Served {
         let max_keys = ready.policy().settings().counters.max_keys;
         let plane = ready.bind(shared.gate(), shared.metrics());
         shared.enforce(plane);
-        shared.gate().limiter().set_max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
+        shared.gate().set_max_keys(usize::try_from(max_keys).unwrap_or(usize::MAX));
         if let Some(Opened { settings, sink }) = opened {
             tuning.change(settings);
             access_log.turn_to(sink);
