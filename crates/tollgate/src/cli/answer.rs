@@ -82,7 +82,9 @@ fn words(problem: &Value, body_name: &str) -> String {
     }
     let mut all = detail;
     for fault in faults {
-        let _ = write!(all, "\n  {}", told(fault, body_name, "\n    "));
+        // A file that is refused is told with its warnings.
+        let mark = if fault["severity"] == "warning" { "warning: " } else { "" };
+        let _ = write!(all, "\n  {mark}{}", told(fault, body_name, "\n    "));
     }
     all
 }
@@ -126,11 +128,13 @@ mod tests {
     fn every_fault_is_told_with_its_place_and_what_would_be_right() {
         let problem = json!({ "detail": "2 things are wrong.", "faults": [
             { "file": "body", "line": 2, "column": 3, "message": "unknown field `x`", "help": "write `y`" },
-            { "message": "there is no plan `z`" },
+            { "message": "there is no plan `z`", "severity": "error" },
+            { "message": "nobody goes there", "severity": "warning" },
         ]});
         assert_eq!(
             words(&problem, "acme.yaml"),
-            "2 things are wrong.\n  acme.yaml:2:3: unknown field `x`\n    help: write `y`\n  there is no plan `z`"
+            "2 things are wrong.\n  acme.yaml:2:3: unknown field `x`\n    help: write `y`\n  there is no plan `z`\n  \
+             warning: nobody goes there"
         );
     }
 

@@ -66,7 +66,7 @@ pub(crate) struct QuotaFlags {
     /// The balance of a calendar period: 10000/month; day, week, month or year
     #[arg(long, value_name = "N/PERIOD")]
     quota: Option<Per>,
-    /// Where its days begin [default: UTC]
+    /// Where its days begin [default: as it is, or UTC]
     #[arg(long, value_name = "ZONE", requires = "quota")]
     time_zone: Option<String>,
 }
