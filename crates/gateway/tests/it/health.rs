@@ -5,7 +5,7 @@ use tollgate_gateway::{Trust, Upstream};
 use tollgate_policy::shapes::Workers;
 
 /// How long is waited for an answer where there is one that does not come. The others come within it on a busy machine as well.
-const IMPATIENT: u64 = 1000;
+const IMPATIENT: u64 = 3000;
 
 /// A gateway with one worker that waits so many milliseconds for an answer.
 fn waits(urls: &[&str], response_timeout_ms: u64) -> TestGateway {

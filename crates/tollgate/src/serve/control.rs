@@ -118,18 +118,19 @@ impl Served {
         }
     }
 
-    /// What the API has made may be declared by what is in force since the start, and by nothing new.
+    /// What the API has made may be declared by what is in force since the start, and stay so, and by nothing new.
     fn compile(&self, text: &[u8], (made, is_same): (Made, bool)) -> Result<Policy, NotReady> {
         let loaded = self.0.source.load(text)?;
         let stored = (self.0.shared.keys().snapshot(), self.now());
-        let twice = (!is_same).then(|| declared::faults(&loaded, stored)).flatten();
+        let before = self.0.shared.plane();
+        let before = before.in_force().policy();
+        let twice = (!is_same).then(|| declared::faults(&loaded, before, stored)).flatten();
         let policy = match (Policy::compile(loaded, made), twice) {
             (Ok(policy), None) => policy,
             (Ok(_), Some(keys)) => return Err(keys.into()),
             (Err(others), keys) => return Err(declared::with(keys.as_deref(), others)),
         };
-        let before = self.0.shared.plane();
-        let fields = needs_restart(before.in_force().policy().settings(), policy.settings());
+        let fields = needs_restart(before.settings(), policy.settings());
         if fields.is_empty() { Ok(policy) } else { Err(NotReady::NeedsRestart(fields)) }
     }
 }
@@ -179,6 +180,7 @@ impl DataPlane for Served {
         let lost = LostUpstreams::between((before.in_force().policy(), &policy), stored);
         if is_file {
             lost.said().for_each(|what| tracing::warn!("{what}"));
+            declared::warn(&policy, stored);
         }
         let plane = Plane::prepare(policy.clone(), Some(&before));
         let plane = plane.map_err(|why| NotReady::Failed(why.to_string()))?;

@@ -47,14 +47,25 @@ fn made_too<'k, T>(
     found
 }
 
-/// What is wrong with the keys of a file that is to be put into force.
+/// What is wrong with the keys of a file that is to take the place of the policy in force. What that has declared since the start may
+/// stay: else nothing could be changed any more, whatever it is, before somebody has tidied up.
 pub(super) fn faults<T>(
     loaded: &Loaded,
+    in_force: &Policy,
     stored: (&KeySnapshot<T>, Time),
 ) -> Option<Box<PolicyFaults>> {
     let declared = loaded.value.keys.iter();
     let declared = declared.map(|key| (key.id.as_ref().map(KeyId::as_str), &key.sha256));
-    let found = made_too(declared, stored);
+    let mut found = made_too(declared, stored);
+    if found.is_empty() {
+        return None;
+    }
+    let before: HashMap<&Sha256, &str> =
+        in_force.keys().iter().map(|key| (key.sha256(), key.id())).collect();
+    found.retain(|one| {
+        let there = before.get(&loaded.value.keys[one.index].sha256);
+        there.is_none_or(|id| !one.is_same && **id != *one.id)
+    });
     if found.is_empty() {
         return None;
     }
@@ -88,18 +99,20 @@ pub(super) fn with(keys: Option<&PolicyFaults>, mut others: Box<PolicyFaults>) -
     NotReady::Faults(others)
 }
 
-/// Says which keys of the file in force the API has made too. A gateway that is to start starts.
+/// Says which keys of a file the API has made too, where it is put into force all the same.
 pub(super) fn warn<T>(policy: &Policy, stored: (&KeySnapshot<T>, Time)) {
     let declared = policy.keys().iter().map(|key| (Some(key.id()), key.sha256()));
     for MadeToo { id, is_same, .. } in made_too(declared, stored) {
         let why = match is_same {
             true => {
-                "the file declares a key that the API has made: revoked by the API, it goes on working by its entry in the file"
+                "the file declares a key that the API has made: revoked by the API, it would go on working by its entry in the \
+                 file; take that out"
             }
             false => {
-                "the file gives another key the id of one that the API has made, which cannot be changed or revoked so"
+                "the file gives another key the id of one that the API has made, which cannot be changed or revoked meanwhile; \
+                 give it another id, or take it out"
             }
         };
-        tracing::warn!(key = id, "{why}; take it out of the file, or revoke the API's key first");
+        tracing::warn!(key = id, "{why}");
     }
 }

@@ -83,13 +83,19 @@ fn a_gateway_starts_with_keys_that_are_made_and_declared_and_names_them() {
         Sha256::of(b"another"),
         digest(&revoked),
     );
-    std::fs::write(
-        folder.path().join("tollgate.yaml"),
-        SERVER.to_owned() + &file(&upstream) + &declared,
-    )
-    .unwrap();
+    let whole = SERVER.to_owned() + &file(&upstream) + &declared;
+    std::fs::write(folder.path().join("tollgate.yaml"), &whole).unwrap();
     let mut gateway = Tollgate::again(folder);
     assert_eq!(get(&gateway.url("/x"), text(&same, "key")).status, 200);
+    // They keep no other file from being put into force, unless that declares one more.
+    let answer = put(&gateway, &format!("{whole}usage: {{ retention_days: 9 }}\n"));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let more = gateway.create("/v1/keys", &json!({ "tenant": "acme" }));
+    let one_more = format!("{whole}- {{ tenant: acme, sha256: {} }}\n", digest(&more));
+    let answer = put(&gateway, &one_more);
+    assert_eq!(answer.status, 422, "{answer:?}");
+    assert_eq!(answer.json()["faults"].as_array().unwrap().len(), 1, "{answer:?}");
+
     let said = gateway.said();
     for key in [&same, &named] {
         let of_key = |line: &&str| line.contains("WARN") && line.contains(text(key, "id"));
