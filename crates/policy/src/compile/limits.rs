@@ -16,6 +16,8 @@ pub(crate) struct Limits<'f, 'd> {
     pub(crate) all: Vec<PlacedLimit>,
     pub(crate) faults: Faults<'d>,
     file: &'f shapes::File,
+    /// The upstream of all routes, if they have but one.
+    only_upstream: Option<&'f UpstreamName>,
 }
 
 /// Where a limit stands, for its counters, for people, and in the file.
@@ -51,7 +53,9 @@ impl Amount {
 
 impl<'f, 'd> Limits<'f, 'd> {
     pub(crate) fn new(file: &'f shapes::File, faults: Faults<'d>) -> Limits<'f, 'd> {
-        Limits { all: Vec::new(), faults, file }
+        let mut upstreams = file.routes.iter().map(|route| &route.upstream);
+        let only_upstream = upstreams.next().filter(|first| upstreams.all(|other| other == *first));
+        Limits { all: Vec::new(), faults, file, only_upstream }
     }
 
     /// Adds a limit as it is written in one piece.
@@ -258,8 +262,8 @@ impl<'f, 'd> Limits<'f, 'd> {
         // A pool says what the limit beside it says.
         let degrades = terms.strategy == Strategy::Degrade && spot.place != Place::Pool;
         // Where all requests are for that upstream it is in their chains.
-        let is_another = || self.file.routes.iter().any(|route| route.upstream != *name);
-        if degrades && upstream.rate_limit.is_some() && is_another() {
+        let is_another = self.only_upstream != Some(name) && !self.file.routes.is_empty();
+        if degrades && upstream.rate_limit.is_some() && is_another {
             let message =
                 format!("requests that are degraded to `{name}` are not charged to its limit");
             let help = "degrade to an upstream without `rate_limit`, and bound what it is sent by its `backpressure`";

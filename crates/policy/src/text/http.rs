@@ -61,7 +61,7 @@ impl Text for RoutePath {
     const FORMAT: &'static str = "route-path";
     // Segments between slashes: exact ones, of which each `%` is an encoding, or a parameter. At the end there may be a `*`.
     const PATTERN: &'static str =
-        r#"^(/(([!"$&-)+-.0->@-[\]-z|~]|%[0-9A-Fa-f]{2})*|\{[!"$-)+-.0->@-z|~]+\}))*(/\*)?$"#;
+        r#"^((/(([!"$&-)+-.0->@-[\]-z|~]|%[0-9A-Fa-f]{2})*|\{[A-Za-z0-9_.-]+\}))+(/\*)?|/\*)$"#;
 
     fn read(text: &str) -> Result<RoutePath, Right> {
         let is_right = |byte: u8| byte.is_ascii_graphic() && byte != b'?' && byte != b'#';
@@ -87,23 +87,19 @@ impl Text for RoutePath {
 /// What is no pattern must not be taken for one: a route that is for more than was meant lets in who was to be kept out.
 fn check_segment(segment: &str, is_last: bool) -> Result<(), Right> {
     let between = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let has_marks = |text: &str| text.contains(['{', '}', '*']);
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     match between {
-        Some(name) if !name.is_empty() && !has_marks(name) => return Ok(()),
+        Some(name) if !name.is_empty() && name.bytes().all(is_name) => return Ok(()),
         None if segment == "*" && is_last => return Ok(()),
         None if segment.contains('*') => {
-            return Err(
-                "`*` stands alone at the end, for all that is below: write `/v1/*`, `{name}` \
-                        for one segment between others, or `%2A` for the character"
-                    .into(),
-            );
+            let help = "`*` stands alone at the end, for all that is below: write `/v1/*`, `{name}` for one segment between \
+                        others, or `%2A` for the character";
+            return Err(help.into());
         }
-        _ if has_marks(segment) => {
-            return Err(
-                "a parameter is a whole segment with a name: write `{name}`, or `%7B` and \
-                        `%7D` for the characters"
-                    .into(),
-            );
+        _ if segment.contains(['{', '}']) => {
+            let help = "a parameter is a whole segment, and its name has letters, digits, `_`, `-` and `.`: write `{name}`, or `%7B` \
+                        and `%7D` for the characters";
+            return Err(help.into());
         }
         _ => {}
     }
