@@ -49,8 +49,9 @@ impl WaitingRoom {
 
     /// Whether somebody waits for this counter who came before.
     pub(crate) fn has_earlier_than(&self, arrival: Arrival, counter: u128) -> bool {
-        let by_counter = self.by_counter.lock();
-        by_counter.get(&counter).is_some_and(|line| line.queue.has_earlier_than(arrival))
+        let queue = self.by_counter.lock().get(&counter).map(|line| Arc::clone(&line.queue));
+        // It looks at every lane, and everybody passes by the room.
+        queue.is_some_and(|queue| queue.has_earlier_than(arrival))
     }
 }
 

@@ -305,8 +305,9 @@ impl Keeper for QuotaKeeper {
             let draw = self.draw(&asked)?;
             let account = &asked.counter.get::<Balance>()?.account;
             let (store, mut used) = (self.shared.book.store(), account.used_in(draw.period));
-            // Others may have used more since, or given some of it back.
-            if used.is_none() || store.is_shared() {
+            // Others may have used more since, or given some of it back; but whoever looks in an outage is not kept waiting.
+            let may_have_changed = store.is_shared() && !self.shared.is_failing.load(Relaxed);
+            if used.is_none() || may_have_changed {
                 let taken = store.quota_taken(account.name(), draw.period.begins).await.ok();
                 let reserved = account.reserved_in(draw.period);
                 used = taken.map(|taken| taken.saturating_sub(reserved)).or(used);
