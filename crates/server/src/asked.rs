@@ -245,12 +245,19 @@ fn route<'p>(policy: &'p Policy, head: Head<'_>) -> Result<Option<&'p RouteInFor
     }
     let as_sent = head.uri.path();
     let plain = normalise(as_sent).map_err(|bad| bad.to_string())?;
-    let find = |path| policy.route(head.host(), head.method.as_str(), path);
-    let route = find(&plain);
+    let (host, method) = (head.host(), head.method.as_str());
+    let route = policy.route(host, method, &plain);
+    // The service's router takes it as it was sent.
+    let number = |route: Option<&RouteInForce>| route.map(RouteInForce::number);
     if let Cow::Owned(plain) = &plain
-        && find(as_sent).map(RouteInForce::number) != route.map(RouteInForce::number)
+        && number(policy.route_as_spelled(host, method, as_sent)) != number(route)
     {
-        return Err(format!("this path has a plainer spelling, `{plain}`, which is to be sent"));
+        return Err(match plain == as_sent {
+            true => {
+                "this path is percent-encoded for no need, and is to be sent without".to_owned()
+            }
+            false => format!("this path has a plainer spelling, `{plain}`, which is to be sent"),
+        });
     }
     Ok(route)
 }

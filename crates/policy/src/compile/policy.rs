@@ -181,6 +181,12 @@ impl Policy {
         self.matcher.find(host, method, path).map(|number| &self.routes[number])
     }
 
+    /// The same by a path as it is spelled, which is how some routers choose what they run.
+    pub fn route_as_spelled(&self, host: &str, method: &str, path: &str) -> Option<&RouteInForce> {
+        let number = self.matcher.find_as_spelled(host, method, path);
+        number.map(|number| &self.routes[number])
+    }
+
     /// The keys that the file declares.
     pub fn keys(&self) -> &[KeyInForce] {
         &self.keys

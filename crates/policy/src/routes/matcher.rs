@@ -191,9 +191,14 @@ impl Matcher {
 
     /// The number of the most specific route for a request, whose path is [normalised](normalise).
     pub fn find(&self, host: &str, method: &str, path: &str) -> Option<usize> {
+        self.find_as_spelled(host, method, &matched(path))
+    }
+
+    /// The same by a path as it is spelled, which is how some routers choose what they run.
+    pub fn find_as_spelled(&self, host: &str, method: &str, path: &str) -> Option<usize> {
         let like = if method == "HEAD" { bit("GET") } else { 0 };
         let request = Request { host, method, bit: bit(method), like };
-        self.search(0, matched(path).strip_prefix('/')?, request)
+        self.search(0, path.strip_prefix('/')?, request)
     }
 
     fn search(&self, at: usize, rest: &str, request: Request<'_>) -> Option<usize> {

@@ -125,6 +125,7 @@ upstreams: { here: { url: \"http://127.0.0.1:1\" } }
 routes:
   - { path: /chat, methods: [POST], upstream: here, operation: chat, rate_limit: { cost: 4 } }
   - { path: /files/*, upstream: here, rate_limit: { cost: 4 } }
+  - { path: /files/@free, upstream: here, rate_limit: { cost: 0 } }
   - { path: /health, upstream: here, rate_limit: { cost: 0 } }
   - { path: /slow, upstream: here, rate_limit: { sustained: { rate: 1 }, scope: route } }
 plans: { free: { rate_limit: { sustained: { rate: 10 }, scope: user } } }
@@ -185,7 +186,15 @@ tenants: [ { id: acme, plan: free } ]
 #[tokio::test]
 async fn a_path_that_only_its_plain_spelling_makes_a_routes_is_bad() {
     let (limits, _) = limits(ROUTES);
-    for bad in ["/files/../health", "/./slow", "/%68ealth", "/files//../slow", "/a%00", "/a%2"] {
+    for bad in [
+        "/files/../health",
+        "/./slow",
+        "/%68ealth",
+        "/files//../slow",
+        "/a%00",
+        "/a%2",
+        "/files/%40free",
+    ] {
         let answer = ask(&mut acme(&limits), get(bad)).await;
         assert_eq!(answer.status, 400, "{bad}");
         assert_eq!(answer.verdict().outcome(), Outcome::Malformed, "{bad}");
