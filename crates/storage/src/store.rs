@@ -68,6 +68,7 @@ impl Store {
     }
 
     /// The same where other nodes have it too.
+    #[cfg(feature = "redis")]
     pub(crate) fn shared(self) -> Store {
         Store { is_shared: true, ..self }
     }
