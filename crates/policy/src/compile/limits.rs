@@ -72,22 +72,12 @@ impl<'f, 'd> Limits<'f, 'd> {
         terms: &shapes::Terms,
         cost: u64,
     ) -> Option<LimitId> {
-        // Whatever figures it has.
-        self.check_terms(&spot, terms);
-        let limit = self.build(&spot, amount, terms)?;
-        if cost > limit.capacity() {
-            let message = format!(
-                "a cost of {cost} can never pass: {} has a capacity of {}",
-                spot.source,
-                limit.capacity()
-            );
-            self.faults.error(
-                &spot.path.key("cost"),
-                message,
-                "lower the cost, or raise the capacity",
-            );
+        let limit = self.build(&spot, amount, terms);
+        let Some(limit) = limit.filter(|limit| self.can_pass(&spot, limit, cost)) else {
+            // Whatever its figures are.
+            self.check_terms(&spot, terms);
             return None;
-        }
+        };
         let scope = scope(terms.scope);
         let placed = PlacedLimit {
             place: spot.place,
@@ -113,7 +103,22 @@ impl<'f, 'd> Limits<'f, 'd> {
         Some(self.push(placed))
     }
 
-    /// Tells what is wrong with `terms` by themselves.
+    /// Whether a request that costs so much may ever pass; tells if none may.
+    fn can_pass(&mut self, spot: &Spot, limit: &Limit, cost: u64) -> bool {
+        if cost <= limit.capacity() {
+            return true;
+        }
+        let message = format!(
+            "a cost of {cost} can never pass: {} has a capacity of {}",
+            spot.source,
+            limit.capacity()
+        );
+        let at = spot.path.clone().key("cost");
+        self.faults.error(&at, message, "lower the cost, or raise the capacity");
+        false
+    }
+
+    /// Tells what is wrong with `terms` by themselves, of a limit that does not come about.
     pub(crate) fn check_terms(&mut self, spot: &Spot, terms: &shapes::Terms) {
         self.degrade(spot, terms);
         self.asked_consistency(&spot.path, terms);
