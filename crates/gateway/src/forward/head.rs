@@ -99,7 +99,7 @@ pub(crate) fn begins_as(name: &str, beginning: &str) -> bool {
 }
 
 /// Whether two names are the same where `_` is read as `-`.
-pub(crate) fn is_read_as(name: &str, other: &str) -> bool {
+fn is_read_as(name: &str, other: &str) -> bool {
     name.len() == other.len() && begins_as(name, other)
 }
 

@@ -23,7 +23,7 @@ use tollgate_wire::HeadLines;
 
 pub(crate) use answered::Answered;
 pub use error::{ForwardCause, ForwardError};
-pub(crate) use head::{begins_as, is_read_as, strip_untrailing};
+pub(crate) use head::{begins_as, is_ours_to_say, strip_untrailing};
 
 use crate::body::Body;
 use crate::connection::Connection;

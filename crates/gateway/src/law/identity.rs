@@ -8,7 +8,7 @@ use tollgate_wire::{HeadLines, names};
 use super::keys::FoundKey;
 use super::plane::Plane;
 use super::record::Record;
-use crate::forward::{begins_as, is_read_as};
+use crate::forward::{begins_as, is_ours_to_say};
 use crate::received::Received;
 
 const TENANT: HeaderName = HeaderName::from_static("x-tollgate-tenant");
@@ -54,15 +54,12 @@ pub(crate) fn tell<F: FoundKey>(
 const ROOM: usize = 384;
 
 /// Removes what only the gateway may say, however it is spelled. Most requests have none of it, so that is seen first. An
-/// `X-Request-Id` need not be removed: what is told stands in its place.
+/// `X-Request-Id` need not be removed, for what is told stands in its place; of `X-Forwarded-` whoever forwards knows what may stay.
 fn strip(request: &mut Received) {
-    let request_id = names::X_REQUEST_ID.as_str();
     let is_ours = |name: &HeaderName| {
-        let name = name.as_str();
-        name.starts_with('x')
-            && (begins_as(name, "x-tollgate-")
-                || is_read_as(name, names::X_RATELIMIT_DEGRADED.as_str())
-                || (is_read_as(name, request_id) && name != request_id))
+        is_ours_to_say(name)
+            && *name != names::X_REQUEST_ID
+            && !begins_as(name.as_str(), "x-forwarded-")
     };
     if request.headers().keys().any(is_ours) {
         let headers = request.headers_mut();
