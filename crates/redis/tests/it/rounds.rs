@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_engine::{Limit, Limiter, Rate};
+use tollgate_engine::{Limit, Limiter, Rate, Rule};
 use tollgate_redis::{Figures, Hybrid, Leases, Settings, Strict};
 
 use crate::hybrid::node_telling_every;
@@ -107,16 +107,22 @@ fn a_counter_that_rests_is_not_asked_for(brand: Brand) {
     });
 }
 
+/// A way to a server, and a limit of which each user has a counter.
+async fn with_a_limit(server: &Server) -> (Strict, Arc<Limiter>, Arc<Rule>, Arc<Figures>) {
+    let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
+    let figures = Arc::new(Figures::of(&limit).unwrap());
+    let strict = Strict::start(Settings::new(&server.url()).unwrap().timeout(HOUR));
+    strict.up().await;
+    let limiter = Arc::new(Limiter::new());
+    let rule = limiter.define("user", limit);
+    (strict, limiter, rule, figures)
+}
+
 /// A small `max_keys` is not divided into shards of one or two, some of which are full while others are empty.
 fn few_counters_have_room(brand: Brand) {
     let server = Server::start(brand);
     run(async {
-        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
-        let figures = Arc::new(Figures::of(&limit).unwrap());
-        let strict = Strict::start(Settings::new(&server.url()).unwrap().timeout(HOUR));
-        strict.up().await;
-        let limiter = Arc::new(Limiter::new());
-        let rule = limiter.define("user", limit);
+        let (strict, limiter, rule, figures) = with_a_limit(&server).await;
         let hybrid = Hybrid::start(strict.clone(), Arc::clone(&limiter), (HOUR, 200));
         let leases = Leases::new(strict, HOUR, 200);
         let mut shared = 0;
@@ -138,12 +144,7 @@ fn counters_that_rest_make_room(brand: Brand) {
     const MOST: usize = 200;
     let server = Server::start(brand);
     run(async {
-        let limit = Limit::token_bucket(Rate::per_day(1)).burst(100).build().unwrap();
-        let figures = Arc::new(Figures::of(&limit).unwrap());
-        let strict = Strict::start(Settings::new(&server.url()).unwrap().timeout(HOUR));
-        strict.up().await;
-        let limiter = Arc::new(Limiter::new());
-        let rule = limiter.define("user", limit);
+        let (strict, limiter, rule, figures) = with_a_limit(&server).await;
         // Long enough that none is forgotten by itself meanwhile.
         let interval = Duration::from_millis(500);
         let hybrid = Hybrid::start(strict, Arc::clone(&limiter), (interval, MOST));
