@@ -17,7 +17,11 @@ pub(crate) fn all() -> Result<(), String> {
     }
     cargo(["test", "--workspace", "--all-features", "--doc"])?;
     loom()?;
-    docs()
+    docs()?;
+    eprintln!(
+        "\nEverything passes. How to use it as a library: target/doc/tollgate_engine/index.html"
+    );
+    Ok(())
 }
 
 /// Every interleaving of the counters' locks. Apart from other builds, because it changes what they
